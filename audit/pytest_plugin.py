@@ -18,8 +18,7 @@ import pytest
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
-    from audit.analysis.gate.results import OpenFails
-    from audit.results import AuditResult, Measure
+    from audit.results import AuditResult, Measure, OpenFails
     from backends.base import Backend
     from suites.base import Suite
 
@@ -96,10 +95,10 @@ class TestedAudit:
         ConfigError
             For another bound or ``open_fails``, or levels that no figure has.
         """
-        from audit.analysis.gate.results import OpenFails as Known
         from audit.analysis.gate.rules import GateRules
         from audit.analysis.gate.stored import check_run, stored_tables
         from audit.report.phrases.gate import check_words
+        from audit.results import OpenFails as Known
         from audit.store import Store
 
         if open_fails not in get_args(Known):

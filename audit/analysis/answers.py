@@ -27,14 +27,11 @@ class SuiteAnswers:
         The figures that the suite reports of these rows.
     items : dict of str to bytes
         The items asked, and the keys of their answers in the store.
-    failures : Counter
-        Items without an answer, by reason.
-    given : Counter
-        Answers by the run that asked for them.
+    failures, given, boundaries : Counter
+        Items without an answer, by reason; answers by the run that asked for them; and items with each kind of
+        boundary: "in part" are the straddled ones with other continuations that are not.
     since, until : float
-        When the first and the last of them was given, in seconds since the epoch.
-    boundaries : Counter
-        Items with each kind of boundary; "in part" are the straddled ones with other continuations that are not.
+        When the first and the last answer was given, in seconds since the epoch.
     """
 
     suite: Suite
@@ -43,9 +40,9 @@ class SuiteAnswers:
     items: dict[str, bytes]
     failures: Counter[str] = field(default_factory=Counter)
     given: Counter[str] = field(default_factory=Counter)
+    boundaries: Counter[str] = field(default_factory=Counter)
     since: float = math.inf
     until: float = -math.inf
-    boundaries: Counter[str] = field(default_factory=Counter)
 
 
 #: An item, the key of its answer, and the answer, or why there is none.
@@ -73,7 +70,13 @@ def read_answers(suite: Suite, answered: Iterable[Answered], *, seen: Callable[[
         answer = stored.answer
         found.given[stored.run] += 1
         found.since, found.until = min(found.since, stored.at), max(found.until, stored.at)
-        rows.append(_complete(suite.read(item, seen(answer))))
+        row = suite.read(item, seen(answer))
+        if row.missing is not None and not row.missing.isascii():
+            # It may quote the model, which may write half a character that no file can hold.
+            row = replace(row, missing=writable(row.missing))
+        elif row.missing is None and not row.values:
+            row = replace(row, missing=NO_VALUE)
+        rows.append(row)
         if isinstance(answer, ScoreResponse):
             kinds = {str(score.boundary) for score in answer.scores}
             found.boundaries.update(kinds | ({"in part"} if "straddled" in kinds and len(kinds) > 1 else set()))
@@ -93,16 +96,9 @@ def of_runs(runs: Sequence[SuiteAnswers]) -> SuiteAnswers:
         Table.of_runs([run.table for run in runs]),
         list({(spec.measure, where_key(spec.where)): spec for run in runs for spec in run.specs}.values()),
         first.items | {f"{item}~{n}": key for n, run in enumerate(others, 2) for item, key in run.items.items()},
-        sum((run.failures for run in runs), Counter()),
-        sum((run.given for run in runs), Counter()),
-        min(run.since for run in runs),
-        max(run.until for run in runs),
-        sum((run.boundaries for run in runs), Counter()),
+        failures=sum((run.failures for run in runs), Counter()),
+        given=sum((run.given for run in runs), Counter()),
+        boundaries=sum((run.boundaries for run in runs), Counter()),
+        since=min(run.since for run in runs),
+        until=max(run.until for run in runs),
     )
-
-
-def _complete(row: Row) -> Row:
-    """The row; why it is missing may quote the model, which may write half a character that no file can hold."""
-    if row.missing is None:
-        return row if row.values else replace(row, missing=NO_VALUE)
-    return row if row.missing.isascii() else replace(row, missing=writable(row.missing))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.estimators.estimate import Codes, Floats
+from audit.analysis.estimators.estimate import Floats
 from audit.analysis.table import Bools
 
 #: The default margin of a measure.
@@ -34,54 +34,44 @@ class Corrected(NamedTuple):
 
 
 def corrected(p: Floats, primary: Bools, alpha: float) -> Corrected:
-    """The p-values (n,) of one kind of claim about a suite's figures, corrected as described above."""
+    """The p-values (n,) of one kind of claim about a suite's figures, corrected as described above.
+
+    NaN, a test that could not be performed, is not part of a family.
+    """
     found = Corrected(np.full(len(p), np.nan), np.full(len(p), np.nan))
-    for rows, correct in ((primary, holm), (~primary, false_discovery)):
-        found.p[rows], found.level[rows] = correct(p[rows], alpha)
+    for of_kind, correct in ((primary, holm), (~primary, false_discovery)):
+        made = np.flatnonzero(of_kind & np.isfinite(p))
+        made = made[np.argsort(p[made], kind="stable")]
+        found.p[made], found.level[made] = correct(p[made], alpha)
     return found
 
 
 def holm(p: Floats, alpha: float = 0.05) -> Corrected:
-    """Holm's (1979) correction of p-values (n,): the chance of even one wrong rejection is at most ``alpha``.
+    """Holm's (1979) correction of ascending p-values (n,): the chance of even one wrong rejection is at most ``alpha``.
 
-    NaN, a test that could not be performed, is not part of the family. The smallest p is tested at alpha / n, the next
-    at alpha / (n - 1), until one fails, at whose level all others fail too.
+    The smallest p is tested at alpha / n, the next at alpha / (n - 1), until one fails, at whose level all others fail
+    too.
     """
-    made, ranked = _ranked(p)
-    left = np.arange(len(ranked), 0, -1.0)
-    adjusted = np.minimum(1.0, np.maximum.accumulate(ranked * left))
+    left = np.arange(len(p), 0, -1.0)
+    adjusted = np.minimum(1.0, np.maximum.accumulate(p * left))
     level = alpha / left
     rejected = int((adjusted < alpha).sum())
     level[rejected:] = level[rejected] if rejected < len(level) else alpha
-    return _in_place(len(p), made, adjusted, level)
+    return Corrected(adjusted, level)
 
 
 def false_discovery(p: Floats, alpha: float = 0.05) -> Corrected:
-    """Benjamini and Hochberg's (1995) correction of p-values (n,): at most a share ``alpha`` of rejections is wrong.
+    """Benjamini and Hochberg's (1995) correction of ascending p-values (n,): a share ``alpha`` of rejections is wrong.
 
-    NaN, a test that could not be performed, is not part of the family. Rejected tests were tested at alpha · R / n, R
-    the number of rejections: intervals at that level miss the truth in a share alpha of those selected (Benjamini &
-    Yekutieli 2005, J. Am. Stat. Assoc. 100(469)). All others fail at alpha · (R + 1) / n.
+    Rejected tests were tested at alpha · R / n, R the number of rejections: intervals at that level miss the truth in a
+    share alpha of those selected (Benjamini & Yekutieli 2005, J. Am. Stat. Assoc. 100(469)). All others fail at
+    alpha · (R + 1) / n.
     """
-    made, ranked = _ranked(p)
-    n = len(ranked)
-    adjusted = np.minimum(1.0, np.minimum.accumulate((ranked * n / np.arange(1, n + 1))[::-1])[::-1])
+    n = len(p)
+    adjusted = np.minimum(1.0, np.minimum.accumulate((p * n / np.arange(1, n + 1))[::-1])[::-1])
     rejected = int((adjusted < alpha).sum())
     level = np.where(np.arange(n) < rejected, alpha * rejected / max(n, 1), alpha * min(rejected + 1, n) / max(n, 1))
-    return _in_place(len(p), made, adjusted, level)
-
-
-def _ranked(p: Floats) -> tuple[Codes, Floats]:
-    """Positions of the tests that were performed, the smallest p first, and their p-values."""
-    made = np.flatnonzero(np.isfinite(p))
-    made = made[np.argsort(p[made], kind="stable")]
-    return made, p[made]
-
-
-def _in_place(n: int, made: Codes, adjusted: Floats, level: Floats) -> Corrected:
-    found = Corrected(np.full(n, np.nan), np.full(n, np.nan))
-    found.p[made], found.level[made] = adjusted, level
-    return found
+    return Corrected(adjusted, level)
 
 
 def margin_of(margins: Mapping[str, float] | float, measure: str) -> float:

@@ -1,14 +1,6 @@
 """A figure's estimate from the rows of a table: which rows it uses, what they are clustered by, and by which estimator.
 
 An estimator is a record: whether it is a mean, and its functions of arrays. Nothing else asks for its name.
-
-A missing answer may be any value in the quantity's range. Leaving it out would assume that it is like the others, which
-favours a model that refuses its worst items. So a figure is computed with all missing answers at one end of the range
-and again at the other, as for answers known only by bounds (Manski 2003, Partial Identification of Probability
-Distributions; Horowitz & Manski 2000, J. Am. Stat. Assoc. 95(449)), and a decision holds only if it holds for every
-possible answer. The estimate from the answered items alone, the complete cases, is reported beside it. A quantity
-without a range has no such bounds: its missing answers are assumed to lie within the range of the answered items of all
-models; nothing is called equivalent on that assumption.
 """
 
 from __future__ import annotations
@@ -35,7 +27,6 @@ from audit.analysis.estimators.probabilities import mean_probability
 from audit.analysis.estimators.shares import mean_share, share_difference
 from audit.analysis.table import Bools, Quantity, Table
 from audit.results.figures import level_key
-from backends.base import Scalar
 from suites.base import RUN, Factor, MeasureSpec
 
 
@@ -67,16 +58,8 @@ class Estimator:
 
 
 def estimator_of(spec: MeasureSpec) -> Estimator:
-    """A figure's estimator.
-
-    Raises
-    ------
-    ValueError
-        If there is none of this name.
-    """
-    if (found := ESTIMATORS.get(spec.estimator)) is None:
-        raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
-    return found
+    """A figure's estimator."""
+    return ESTIMATORS[spec.estimator]
 
 
 # -- rows and designs -------------------------------------------------------------------------
@@ -92,8 +75,7 @@ def meant(table: Table, spec: MeasureSpec) -> Bools:
     """Rows (n,) that a figure is about, answered or not: not those of strata without a weight."""
     rows = table.matching(spec.where)
     if spec.stratum is not None and spec.weights is not None:
-        weighted = {level_key(level) for level in spec.weights}
-        known = [code for code, level in enumerate(table.levels.get(spec.stratum, ())) if level_key(level) in weighted]
+        known = [code for level in spec.weights if (code := table.find(spec.stratum, level)) is not None]
         rows &= np.isin(table.codes(spec.stratum), known)
     return rows if spec.covariate is None else rows & np.isfinite(covariate_of(table, spec))
 
@@ -128,16 +110,12 @@ def _design(table: Table, spec: MeasureSpec, used: Bools) -> Design:
         if not np.array_equal(covariate[own], of_items):
             raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
         correlated = own, covariate
-    return Design(int(used.sum()), clusters, *_strata(table, spec, used), belongs, correlated)
-
-
-def _strata(table: Table, spec: MeasureSpec, used: Bools) -> tuple[Codes, Floats]:
-    """The used rows' strata, and the strata's weights."""
-    if spec.stratum is None or spec.weights is None:
-        return np.zeros(int(used.sum()), dtype=np.intp), np.ones(1)
-    codes, weights = table.codes(spec.stratum)[used], {level_key(key): of for key, of in spec.weights.items()}
-    levels = table.levels.get(spec.stratum, [])
-    return renumbered(codes), np.array([weights[level_key(levels[code])] for code in np.unique(codes)])
+    strata, weights = np.zeros(int(used.sum()), dtype=np.intp), np.ones(1)
+    if spec.stratum is not None and spec.weights is not None:
+        codes = table.codes(spec.stratum)[used]
+        of_code = {table.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
+        strata, weights = renumbered(codes), np.array([of_code[code] for code in np.unique(codes).tolist()])
+    return Design(len(strata), clusters, strata, weights, belongs, correlated)
 
 
 def undefined_strata(table: Table, spec: MeasureSpec, used: Bools) -> list[Factor]:
@@ -146,20 +124,15 @@ def undefined_strata(table: Table, spec: MeasureSpec, used: Bools) -> list[Facto
         return []
     levels = [*table.levels.get(spec.stratum, ()), None]  # -1, no level, takes the last
     present = {level_key(levels[code]) for code in np.unique(table.codes(spec.stratum)[used])}
-    weighted = {level_key(level) for level in spec.weights}
-    return [level for _, level in sorted(present ^ weighted, key=str)]
+    return [level for _, level in sorted(present ^ set(map(level_key, spec.weights)), key=str)]
 
 
 def covariate_of(table: Table, spec: MeasureSpec) -> Floats:
     """The covariate (n,) of all rows as numbers, NaN if a row has none."""
     if spec.covariate is None or not spec.clusters:
         raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
-    numbers = [_number(level) for level in table.levels.get(spec.covariate, ())]
-    return np.array([*numbers, math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
-
-
-def _number(level: Scalar) -> float:
-    return math.nan if level is None else float(level)
+    levels = (math.nan if level is None else level for level in table.levels.get(spec.covariate, ()))
+    return np.array([*map(float, levels), math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
 
 
 def figure_of(table: Table, spec: MeasureSpec, quantity: Quantity, used: Bools) -> tuple[Figure, Design | None]:
@@ -170,11 +143,84 @@ def figure_of(table: Table, spec: MeasureSpec, quantity: Quantity, used: Bools) 
     return estimator_of(spec).figure(quantity.of(used), design, spec), design
 
 
+# -- missing answers ---------------------------------------------------------------------------
+#
+# A missing answer may be any value in the quantity's range. Leaving it out would assume that it is like the others,
+# which favours a model that refuses its worst items. So it is like an answer known only by bounds (Manski 2003, Partial
+# Identification of Probability Distributions; Horowitz & Manski 2000, J. Am. Stat. Assoc. 95(449)): a decision holds
+# only if it holds for every possible answer. The estimate from the answered items alone is reported beside it.
+#
+# A quantity without a range has no such bounds. Its missing answers are assumed to lie within the range of the answered
+# items of all models; nothing is called equivalent on that assumption.
+
+
+class Completed(NamedTuple):
+    """One figure's quantity in one table, in which a missing answer has the range as its bounds.
+
+    ``used`` (n,) are rows with the quantity, ``missing`` (n,) those that would have it but lack an answer.
+    """
+
+    quantity: Quantity
+    used: Bools
+    missing: Bools
+
+    @property
+    def asked(self) -> Bools:
+        """Rows (n,) that the figure would use if all were answered."""
+        return self.used | self.missing
+
+
+def completed(tables: Sequence[Table], spec: MeasureSpec) -> list[Completed]:
+    """A figure's quantity in each table, with missing answers as bounds."""
+    found = []
+    for table in tables:
+        quantity, missing = table.quantity(spec.quantity), table.missing
+        if missing.any():  # a row that has the quantity all the same is not missing
+            missing = missing & meant(table, spec) & np.isnan(quantity.low)
+        found.append(Completed(quantity, usable(table, spec), missing))
+    if not any(of.missing.any() for of in found):
+        return found
+    if not spec.has_range and not any(of.used.any() for of in found):  # nothing was answered at all
+        return [of._replace(missing=np.zeros_like(of.missing)) for of in found]
+    return bounded(found, spec)
+
+
+def bounded(found: Sequence[Completed], spec: MeasureSpec) -> list[Completed]:
+    """With bounds in place of missing answers: the quantity's range, or else that of the answered items."""
+    least, most = spec.limits
+    if not spec.has_range:
+        used = [of.quantity.of(of.used) for of in found if of.used.any()]
+        least = min((of.low.min() for of in used), default=math.nan)
+        most = max((of.high.max() for of in used), default=math.nan)
+    return [
+        of._replace(
+            quantity=of.quantity._replace(
+                value=np.where(of.missing, math.nan, of.quantity.value),
+                low=np.where(of.missing, least, of.quantity.low),
+                high=np.where(of.missing, most, of.quantity.high),
+            )
+        )
+        if of.missing.any()
+        else of
+        for of in found
+    ]
+
+
 # -- means -------------------------------------------------------------------------------------
 
 
 def _mean(column: Quantity, design: Design, spec: MeasureSpec) -> Figure:
-    return _of_means(column, lambda values: _mean_of_kind(values, design, spec), design)
+    """The mean by the method of its kind: counted answers, probabilities, or any number."""
+
+    def estimate(values: Floats) -> Estimate:
+        is_share = spec.kind in ("probability", "share") and values.min() >= 0 and values.max() <= 1
+        if is_share and not (spec.from_counts or _is_yes_or_no(values)):
+            return mean_probability(values, design)
+        if is_share:
+            return mean_share(values, design)
+        return _mean_apart(values, design, spec.limits[1]) if spec.from_counts else clustered_mean(values, design)
+
+    return _of_means(column, estimate, design)
 
 
 def _of_means(column: Quantity, estimate: Callable[[Floats], Estimate], design: Design) -> Figure:
@@ -186,14 +232,6 @@ def _of_means(column: Quantity, estimate: Callable[[Floats], Estimate], design: 
         return Figure(value, estimate(column.low), low, low)
     ends = Between(estimate(column.low), estimate(column.high))
     return Figure(value, ends, low, weighted_mean(column.high, design))
-
-
-def _mean_of_kind(values: Floats, design: Design, spec: MeasureSpec) -> Estimate:
-    """The mean by the method of its kind: counted answers, probabilities, or any number."""
-    least, most = values.min(), values.max()
-    if spec.kind in ("probability", "share") and least >= 0 and most <= 1:
-        return (mean_share if spec.from_counts or _is_yes_or_no(values) else mean_probability)(values, design)
-    return _mean_apart(values, design, spec.limits[1]) if spec.from_counts else clustered_mean(values, design)
 
 
 def _mean_apart(values: Floats, design: Design, most: float) -> Estimate:
@@ -210,11 +248,10 @@ def _mean_difference(a: Quantity, b: Quantity, design: Design, spec: MeasureSpec
     low = b.low - a.high
     apart = Quantity(b.value - a.value, low, low if a.is_exact and b.is_exact else b.high - a.low)
     is_share = spec.kind in ("probability", "share")
-    is_counted = spec.from_counts or (is_share and all(map(_is_yes_or_no, (a.low, a.high, b.low, b.high))))
-    if not is_counted:
-        return _of_means(apart, lambda values: clustered_mean(values, design), design)
-    most = spec.limits[1] - spec.limits[0]
-    return _of_means(apart, lambda values: _mean_apart(values, design, most), design)
+    if spec.from_counts or (is_share and all(map(_is_yes_or_no, (a.low, a.high, b.low, b.high)))):
+        most = spec.limits[1] - spec.limits[0]
+        return _of_means(apart, lambda values: _mean_apart(values, design, most), design)
+    return _of_means(apart, lambda values: clustered_mean(values, design), design)
 
 
 def _mean_bounds(low: Floats, high: Floats, design: Design) -> tuple[float, float]:
@@ -238,15 +275,14 @@ def _correlation(column: Quantity, design: Design, spec: MeasureSpec) -> Figure:
     if column.is_exact:
         of = Correlated(column.low, own, covariate)
         return Figure(of.value, correlation(of, design), of.value, of.value)
-    extremes = [extreme_items(column.low, column.high, covariate, own, sign) for sign in (-1, 1)]
-    # Where the extreme items do not reach the bound itself, the interval must still hold it.
-    ends = [_reaching(correlation(Correlated(items, own, covariate), design), bound) for bound, items in extremes]
-    return Figure(math.nan, Between(*ends), extremes[0][0], extremes[1][0])
-
-
-def _reaching(estimate: Student, bound: float) -> Student:
-    """The estimate with its value at a bound that its items do not reach."""
-    return replace(estimate, value=bound) if estimate.is_known else estimate
+    bounds, ends = [], []
+    for sign in (-1, 1):
+        bound, items = extreme_items(column.low, column.high, covariate, own, sign)
+        end = correlation(Correlated(items, own, covariate), design)
+        # Where the extreme items do not reach the bound itself, the interval must still hold it.
+        ends.append(replace(end, value=bound) if end.is_known else end)
+        bounds.append(bound)
+    return Figure(math.nan, Between(*ends), *bounds)
 
 
 def _correlation_difference(a: Quantity, b: Quantity, design: Design, spec: MeasureSpec) -> Figure:
@@ -285,8 +321,7 @@ def _correlation_noise(before: Floats, now: Floats, design: Design) -> tuple[flo
 
 
 def _correlated_by(design: Design) -> tuple[Codes, Floats]:
-    if design.correlated is None:
-        raise ValueError("a correlation needs a covariate and a cluster factor")
+    assert design.correlated is not None, "a correlation needs a covariate and a cluster factor"
     return design.correlated
 
 
@@ -294,53 +329,3 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "mean": Estimator(True, _mean, _mean_difference, _mean_bounds, _mean_noise),
     "correlation": Estimator(False, _correlation, _correlation_difference, _correlation_bounds, _correlation_noise),
 }
-
-
-class Completed(NamedTuple):
-    """One figure's quantity in one table, in which a missing answer has the range as its bounds.
-
-    ``used`` (n,) are rows with the quantity, ``missing`` (n,) those that would have it but lack an answer.
-    """
-
-    quantity: Quantity
-    used: Bools
-    missing: Bools
-
-    @property
-    def asked(self) -> Bools:
-        """Rows (n,) that the figure would use if all were answered."""
-        return self.used | self.missing
-
-
-def completed(tables: Sequence[Table], spec: MeasureSpec) -> list[Completed]:
-    """A figure's quantity in each table, with missing answers as bounds."""
-    found = [
-        Completed(table.quantity(spec.quantity), usable(table, spec), missing_rows(table, spec)) for table in tables
-    ]
-    if not any(of.missing.any() for of in found):
-        return found
-    if not spec.has_range and not any(of.used.any() for of in found):  # nothing was answered at all
-        return [of._replace(missing=np.zeros_like(of.missing)) for of in found]
-    return bounded(found, spec)
-
-
-def bounded(found: Sequence[Completed], spec: MeasureSpec) -> list[Completed]:
-    """With bounds in place of missing answers: the quantity's range, or else that of the answered items."""
-    least, most = spec.limits
-    if not spec.has_range:
-        ends = [(of.quantity.low[of.used].min(), of.quantity.high[of.used].max()) for of in found if of.used.any()]
-        least, most = (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (math.nan, math.nan)
-    return [of._replace(quantity=_bounded(of, least, most)) if of.missing.any() else of for of in found]
-
-
-def _bounded(of: Completed, least: float, most: float) -> Quantity:
-    ends = (math.nan, of.quantity.value), (least, of.quantity.low), (most, of.quantity.high)
-    value, low, high = (np.where(of.missing, end, column) for end, column in ends)
-    return Quantity(value, low, high, of.quantity.draw_variance)
-
-
-def missing_rows(table: Table, spec: MeasureSpec) -> Bools:
-    """Rows (n,) without an answer that a figure would use; one that has its quantity all the same is not."""
-    if not table.missing.any():
-        return table.missing
-    return table.missing & meant(table, spec) & np.isnan(table.quantity(spec.quantity).low)

@@ -1,13 +1,24 @@
-"""The smallest difference that a design detects, from the same variances as the intervals."""
+"""What the variance of a figure consists of, and the smallest difference that a design of another size detects by it.
+
+The components are those behind the figure's own interval (`estimators.means`): in a balanced design the ANOVA estimates
+(Searle, Casella & McCulloch 1992, Variance Components, ch. 4).
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from audit.analysis.estimators.estimate import t_quantile
+from audit.analysis.estimators.means import sources
+from audit.analysis.figures import design_of, estimator_of, undefined_strata, usable
+from audit.analysis.table import Bools, Floats, Table, aligned
 from audit.results import VarianceComponents
+from suites.base import MeasureSpec
 
 #: The power that "detects" refers to.
 POWER = 0.8
@@ -37,10 +48,11 @@ class Planned:
     @classmethod
     def of(cls, found: VarianceComponents, times: float = 1.0) -> Planned:
         """As a run found them. ``times``: 2 for the difference of two models with unrelated answers."""
-        cells = min(math.prod(found.levels.values()), found.n_items)
-        of_items = (found.cross or 0.0) / cells + (found.sampling or 0.0) / found.n_items
-        net = {name: max(variance - of_items, 0.0) * found.levels[name] for name, variance in found.in_figure.items()}
-        return cls({name: times * part for name, part in net.items()}, times * of_items * found.n_items)
+        per_level = {
+            name: times * max(variance - found.of_items, 0.0) * found.levels[name]
+            for name, variance in found.in_figure.items()
+        }
+        return cls(per_level, times * found.of_items * found.n_items)
 
     def detects(self, levels: Mapping[str, float], items: float, alpha: float) -> float:
         """The smallest difference that so many levels of each factor and so many items detect; inf if there is none.
@@ -55,3 +67,46 @@ class Planned:
         if variance <= 0:
             return math.inf
         return detectable(variance, variance**2 / sum(part**2 / df for part, df in parts), alpha)
+
+
+def suite_components(
+    suite: str, by_model: Mapping[str, Table], specs: Sequence[MeasureSpec]
+) -> list[VarianceComponents]:
+    """Components of each primary mean, for every model and for the item differences of every pair of models."""
+    tables = dict(zip(by_model, aligned(list(by_model.values())), strict=True))
+    found = []
+    for spec in specs:
+        if not (spec.primary and estimator_of(spec).is_mean):
+            continue
+        for model, against, values, used in _columns(tables, spec):
+            table = tables[model]
+            if not used.any() or undefined_strata(table, spec, used):
+                continue
+            design = design_of(table, spec, used)
+            parts = sources(values[used], design) if design.crossed else None
+            if parts is None:
+                continue
+            found.append(
+                VarianceComponents(
+                    suite=suite,
+                    measure=spec.measure,
+                    where=dict(spec.where),
+                    model=model,
+                    against=against,
+                    in_figure={name: of.variance for name, of in parts.factors.items()},
+                    of_items=parts.cells.variance if parts.cells.df else 0.0,
+                    levels={name: design.levels[name] for name in parts.factors},
+                    n_items=design.n,
+                )
+            )
+    return found
+
+
+def _columns(tables: Mapping[str, Table], spec: MeasureSpec) -> Iterator[tuple[str, str | None, Floats, Bools]]:
+    """Each model's values (n,) and rows (n,) that have one; then each pair's: (b, a, b - a, rows of both)."""
+    values = {model: table.quantity(spec.quantity).value for model, table in tables.items()}
+    used = {model: usable(table, spec) & np.isfinite(values[model]) for model, table in tables.items()}
+    for model in tables:
+        yield model, None, values[model], used[model]
+    for a, b in itertools.combinations(tables, 2):
+        yield b, a, values[b] - values[a], used[a] & used[b]

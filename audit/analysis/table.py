@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -33,7 +34,6 @@ NO_VALUE = "no value"
 _PARTS = ("value", "low", "high", "draw_variance")
 #: What stands beside a table in the files and frames that hold several.
 _BESIDE = ("run", "model", "suite", "derived", "prompt", "answers")
-_HEADER_SIZE = 8
 #: Rows of which figures' groups are kept: of each some 100 bytes.
 _MOST_CACHED = 500_000
 
@@ -97,9 +97,7 @@ class Table:
             self.present = np.ones(len(self.data), dtype=np.bool_)
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
-        self._masks: dict[tuple[str, bool, Factor], Bools] = {}
-        self._places: dict[str, dict[LevelKey, int]] = {}
-        self._index: dict[str, int] | None = None
+        self._masks: dict[tuple[str, LevelKey], Bools] = {}
         self._cache: dict[Hashable, Any] = {}
         self.missing: Bools = self.data["missing"].is_not_null().to_numpy() & self.present
         self.answered: Bools = self.present & ~self.missing
@@ -147,12 +145,10 @@ class Table:
         """The rows' items, in order."""
         return list(self.index)
 
-    @property
+    @cached_property
     def index(self) -> Mapping[str, int]:
         """The position of each item."""
-        if self._index is None:
-            self._index = {item: at for at, item in enumerate(self.data["item_id"].to_list())}
-        return self._index
+        return {item: at for at, item in enumerate(self.data["item_id"].to_list())}
 
     def named(self, prefix: str) -> list[str]:
         """The names of the factors ("factor"), quantities ("value") or memberships ("membership")."""
@@ -163,14 +159,12 @@ class Table:
     def quantity(self, name: str) -> Quantity:
         """A quantity by name; all NaN if no row has it."""
         if (found := self._quantities.get(name)) is None:
-            found = self._quantities[name] = self._quantity(name)
+            value, *bounds, drawn = (self._column(part, name) for part in _PARTS)
+            values = np.full(len(self), np.nan) if value is None else value.to_numpy()
+            low, high = (values if end is None else end.to_numpy() for end in bounds)
+            found = Quantity(values, low, high, None if drawn is None else drawn.fill_null(0.0).to_numpy())
+            self._quantities[name] = found
         return found
-
-    def _quantity(self, name: str) -> Quantity:
-        value, *bounds, drawn = (self._column(part, name) for part in _PARTS)
-        values = np.full(len(self), np.nan) if value is None else value.to_numpy()
-        low, high = (values if end is None else end.to_numpy() for end in bounds)
-        return Quantity(values, low, high, None if drawn is None else drawn.fill_null(0.0).to_numpy())
 
     def _column(self, part: str, name: str) -> pl.Series | None:
         """A column of a quantity. A bound that is not there is the value."""
@@ -194,36 +188,29 @@ class Table:
 
     def cluster_codes(self, factor: str) -> tuple[str, Codes]:
         """What intervals cluster by in place of a factor: its name and codes (n,), the family's if it has one."""
-        family = self.families.get(factor)
-        if family is None:
+        if (family := self.families.get(factor)) is None:
             return factor, self.codes(factor)
         return family.name, self.cached(("family", factor), lambda: self._family_codes(factor, family))
 
     def _family_codes(self, factor: str, family: Family) -> Codes:
         numbers: dict[tuple[bool, LevelKey], int] = {}  # a level without a family is one of its own
-        of_level = [
-            (True, level_key(family.of[level])) if level in family.of else (False, level_key(level))
-            for level in self.levels.get(factor, ())
-        ]
-        own = np.array([*(numbers.setdefault(one, len(numbers)) for one in of_level), -1], dtype=np.intp)
+        keys = [(of in family.of, level_key(family.of.get(of, of))) for of in self.levels.get(factor, ())]
+        own = np.array([*(numbers.setdefault(key, len(numbers)) for key in keys), -1], dtype=np.intp)
         return own[self.codes(factor)]
 
     def find(self, factor: str, level: Factor) -> int | None:
         """The code of a level; None if the factor does not have it."""
-        if (codes := self._places.get(factor)) is None:
-            levels = self.levels.get(factor, ())
-            codes = self._places[factor] = {level_key(known): code for code, known in enumerate(levels)}
-        return codes.get(level_key(level))
+        keys = self.cached(("find", factor), lambda: _places(self.levels.get(factor, ())))
+        return keys.get(level_key(level))
 
     def matching(self, where: Mapping[str, Factor]) -> Bools:
         """Rows (n,) whose factors equal ``where``. A row without a named factor does not match."""
         mask = self.present.copy()
         for factor, level in where.items():
-            key = factor, isinstance(level, bool), level
+            key = factor, level_key(level)
             if (of_level := self._masks.get(key)) is None:
                 code = self.find(factor, level)
-                nowhere = np.zeros(len(self), dtype=np.bool_)
-                of_level = self._masks[key] = nowhere if code is None else self.codes(factor) == code
+                of_level = self._masks[key] = self.codes(factor) == (-2 if code is None else code)  # no row has -2
             mask &= of_level
         return mask
 
@@ -234,15 +221,17 @@ class Table:
     def belongs(self, membership: str, used: Bools) -> tuple[str, Floats]:
         """What intervals cluster by in place of a membership, as `cluster_codes`: its name, and indicators (used, G)
         that are 1 where a used row (n,) belongs to a level; for the levels that occur."""
-        column, family = f"membership.{membership}", self.families.get(membership)
-        lists = self.data[column].to_list() if column in self.data.columns else [None] * len(self)
-        of_used = [lists[at] or () for at in np.flatnonzero(used).tolist()]
+        family = self.families.get(membership)
+        lists = self.data.get_column(f"membership.{membership}", default=None)
+        of_used: list[Sequence[str]] = [()] * int(used.sum())
+        if lists is not None:
+            of_used = [of or () for of in lists.filter(used).to_list()]
         if family is not None:
             of_used = [[str(family.of.get(level, level)) for level in levels] for levels in of_used]
-        place = {level: at for at, level in enumerate(dict.fromkeys(chain.from_iterable(of_used)))}
+        place = _places(dict.fromkeys(chain.from_iterable(of_used)))
         belongs = np.zeros((len(of_used), len(place)))
         for at, levels in enumerate(of_used):
-            belongs[at, [place[level] for level in levels]] = 1.0
+            belongs[at, [place[level_key(level)] for level in levels]] = 1.0
         return membership if family is None else family.name, belongs
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -253,6 +242,10 @@ class Table:
             self._cache[key] = make()
         found: T = self._cache[key]
         return found
+
+    def only(self, rows: Bools) -> Table:
+        """The table of these rows (n,) alone."""
+        return self if rows.all() else Table(self.data.filter(rows), self.levels, self.families)
 
     def n_questions(self, used: Bools) -> int:
         """How many questions the used rows (n,) are of: one that was asked in several runs counts once."""
@@ -265,7 +258,7 @@ class Table:
 
     def rows(self) -> Iterator[Row]:
         """The rows as a suite made them."""
-        factors = {name: self._levels_of(name) for name in self.named("factor")}
+        factors = {name: self._with_levels(name, self.levels[name], _ABSENT) for name in self.named("factor")}
         values = {name: self._intervals(name) for name in self.named("value")}
         members = {name: self.data[f"membership.{name}"].to_list() for name in self.named("membership")}
         columns = (self.data[name].to_list() for name in ("item_id", "missing", "sources"))
@@ -281,12 +274,12 @@ class Table:
 
     def factors_of(self, item: str) -> dict[str, Factor]:
         """The factors of an item's row; none if it has no row."""
-        at = self.index.get(item)
-        codes = {} if at is None else {name: int(self.codes(name)[at]) for name in self.named("factor")}
-        return {name: self.levels[name][code] for name, code in codes.items() if code >= 0}
+        rows = [] if (at := self.index.get(item)) is None else [*Table(self.data[at], self.levels).rows()]
+        return dict(rows[0].factors) if rows else {}
 
-    def _levels_of(self, factor: str) -> list[Any]:
-        of_codes = [*self.levels[factor], _ABSENT]  # -1 takes the last
+    def _with_levels(self, factor: str, levels: Sequence[Factor], absent: Any) -> list[Any]:
+        """These levels in place of the factor's codes (n,)."""
+        of_codes = [*levels, absent]  # -1 takes the last
         return [of_codes[code] for code in self.codes(factor).tolist()]
 
     def _intervals(self, name: str) -> list[IdentifiedInterval | None]:
@@ -325,26 +318,24 @@ class Table:
         levels: list[Factor] = ["none" if level is None else level for level in self.levels[factor]]
         if len({type(level) for level in levels}) > 1:
             levels = [str(level) for level in levels]
-        of_codes = [*levels, None]  # -1 takes the last
-        return [of_codes[code] for code in self.codes(factor).tolist()]
+        return self._with_levels(factor, levels, None)
 
     def to_bytes(self) -> bytes:
-        """The table as bytes: its levels and families as JSON, then the compressed columns."""
+        """The table as bytes: its levels and families as a line of JSON, then the compressed columns."""
         families = {factor: [family.name, list(family.of.items())] for factor, family in self.families.items()}
-        header = json.dumps([self.levels, families]).encode()
         columns = io.BytesIO()
         self.data.write_ipc(columns, compression="zstd")
-        return len(header).to_bytes(_HEADER_SIZE, "little") + header + columns.getvalue()
+        return json.dumps([self.levels, families]).encode() + b"\n" + columns.getvalue()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Table:
         """The table that `to_bytes` wrote."""
         import polars as pl
 
-        end = _HEADER_SIZE + int.from_bytes(stored[:_HEADER_SIZE], "little")
-        levels, families = json.loads(stored[_HEADER_SIZE:end])
+        header, _, columns = stored.partition(b"\n")
+        levels, families = json.loads(header)
         read = {factor: Family(name, dict(of)) for factor, (name, of) in families.items()}
-        return cls(pl.read_ipc(io.BytesIO(stored[end:])), levels, read)
+        return cls(pl.read_ipc(io.BytesIO(columns)), levels, read)
 
     @classmethod
     def of_runs(cls, tables: Sequence[Table]) -> Table:
@@ -356,14 +347,12 @@ class Table:
 
         if len(tables) == 1:
             return tables[0]
-        levels = _shared_levels(tables)
-        parts = []
-        for run, table in enumerate(tables, 1):
-            data = _recoded(table, levels).with_columns(pl.lit(run - 1, pl.Int32).alias(f"factor.{RUN}"))
-            if run > 1:
-                renamed = pl.col("sources").list.eval(pl.element() + f"~{run}")
-                data = data.with_columns(pl.col("item_id") + f"~{run}", renamed)
-            parts.append(data)
+        levels, parts = _recoded(tables)
+        for at, data in enumerate(parts):
+            parts[at] = data.with_columns(pl.lit(at, pl.Int32).alias(f"factor.{RUN}"))
+            if at:
+                renamed = pl.col("sources").list.eval(pl.element() + f"~{at + 1}")
+                parts[at] = parts[at].with_columns(pl.col("item_id") + f"~{at + 1}", renamed)
         numbered: list[Factor] = list(range(1, len(tables) + 1))
         return cls(pl.concat(parts, how="diagonal"), {**levels, RUN: numbered}, tables[0].families)
 
@@ -383,20 +372,21 @@ def _coded(column: Sequence[Any]) -> tuple[list[int | None], list[Factor]]:
     return found, [level for _, level in codes]
 
 
+def _places(levels: Iterable[Factor]) -> dict[LevelKey, int]:
+    """The position of each level."""
+    return {level_key(level): at for at, level in enumerate(levels)}
+
+
 def _numbers(column: Sequence[IdentifiedInterval | None]) -> dict[str, Floats]:
     """The columns of a quantity (n,) by their part, NaN where a row does not have it."""
-    is_there = np.array([number is not None for number in column], dtype=np.bool_)
-    numbers = [number for number in column if number is not None]
-    parts = {"value": [math.nan if number.value is None else number.value for number in numbers]}
-    low, high = [number.low for number in numbers], [number.high for number in numbers]
-    if not parts["value"] == low == high:
-        parts |= {"low": low, "high": high}
-    variances = [math.nan if number.draw_variance is None else number.draw_variance for number in numbers]
-    if any(variances):
-        parts["draw_variance"] = variances
-    found = {part: np.full(len(column), 0.0 if part == "draw_variance" else math.nan) for part in parts}
-    for part, of in parts.items():
-        found[part][is_there] = of
+    nan = math.nan
+    numbers = [(nan,) * 4 if of is None else (of.value, of.low, of.high, of.draw_variance) for of in column]
+    value, low, high, drawn = np.array(numbers, dtype=np.float64).reshape(-1, 4).T  # None is NaN
+    found, is_there = {"value": value}, ~np.isnan(low)
+    if not (np.array_equal(value, low, equal_nan=True) and np.array_equal(value, high, equal_nan=True)):
+        found |= {"low": low, "high": high}
+    if (drawn[is_there] != 0).any():
+        found["draw_variance"] = np.where(is_there, drawn, 0.0)
     return found
 
 
@@ -415,34 +405,29 @@ def aligned(tables: Sequence[Table]) -> list[Table]:
     if all(table is first or (table.levels == first.levels and table.ids == first.ids) for table in tables):
         return list(tables)
     ids = pl.concat([table.data["item_id"] for table in tables]).unique(maintain_order=True).to_frame()
-    levels = _shared_levels(tables)
     families = {name: family for table in tables for name, family in table.families.items()}
+    levels, parts = _recoded(tables)
     found = []
-    for table in tables:
-        own = _recoded(table, levels).with_columns(pl.Series("present", table.present))
+    for table, own in zip(tables, parts, strict=True):
+        own = own.with_columns(pl.Series("present", table.present))
         data = ids.join(own, on="item_id", how="left", maintain_order="left")
         present = data["present"].fill_null(False).to_numpy()
         found.append(Table(data.drop("present"), levels, families, present))
     return found
 
 
-def _shared_levels(tables: Sequence[Table]) -> dict[str, list[Factor]]:
-    """All levels of each factor, in order of first appearance."""
-    shared: dict[str, dict[LevelKey, Factor]] = {}
-    for table in tables:
-        for name, levels in table.levels.items():
-            for level in levels:
-                shared.setdefault(name, {}).setdefault(level_key(level), level)
-    return {name: list(levels.values()) for name, levels in shared.items()}
-
-
-def _recoded(table: Table, levels: Mapping[str, Sequence[Factor]]) -> pl.DataFrame:
-    """The table's data with its factors in codes of these levels."""
+def _recoded(tables: Sequence[Table]) -> tuple[dict[str, list[Factor]], list[pl.DataFrame]]:
+    """All levels of each factor, in order of first appearance; and each table's data with codes of these."""
     import polars as pl
 
+    levels: dict[str, dict[LevelKey, int]] = {}
     found = []
-    for name, own in table.levels.items():
-        place = {level_key(level): code for code, level in enumerate(levels[name])}
-        codes = pl.Series([place[level_key(level)] for level in own], dtype=pl.Int32)
-        found.append(codes.gather(table.data[f"factor.{name}"]).alias(f"factor.{name}"))
-    return table.data.with_columns(found)
+    for table in tables:
+        columns = []
+        for name, own in table.levels.items():
+            place = levels.setdefault(name, {})
+            codes = [place.setdefault(level_key(level), len(place)) for level in own]
+            code = pl.Series(f"factor.{name}", codes, dtype=pl.Int32)
+            columns.append(code.gather(table.data[f"factor.{name}"]))
+        found.append(table.data.with_columns(columns))
+    return {name: [level for _, level in place] for name, place in levels.items()}, found

@@ -13,7 +13,7 @@ from audit.cli.shared import DEFAULT_DB, ConfigFile, Db, Json, RunName, open_sto
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
-    from audit.analysis.gate.results import OpenFails
+    from audit.results import OpenFails
 
 baselines = typer.Typer(no_args_is_help=True, help="Name runs that a gate compares with.")
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from audit.analysis.answers import SuiteAnswers, read_answers
 from audit.analysis.decisions import DEFAULT_MARGIN
-from audit.analysis.evaluate import evaluate_suite
 from audit.analysis.gate.rules import check_rules
+from audit.analysis.measures import evaluate_suite
 from audit.collect import Sample
 from audit.config import AuditConfig
 from audit.prepare.boundaries import BoundaryCheck, check_boundaries

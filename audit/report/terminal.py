@@ -30,8 +30,8 @@ from audit.report.templating import count
 from audit.results import OPEN_VERDICTS, VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
-    from audit.analysis.gate.results import GateReport
     from audit.analysis.history import History
+    from audit.results import GateReport
 
 _LIMITS = 4  # printed; all are in the report
 _VERDICT_STYLES = {"larger": "bold", "smaller": "bold", "equivalent": "green", "not comparable": "dim"}

@@ -20,14 +20,9 @@ from audit.results.audit_result import (
     UntilDecided,
 )
 from audit.results.comparisons import (
-    HIDDEN,
-    OPEN_VERDICTS,
     VERDICT_WORDS,
     AttributionStep,
     Comparison,
-    Decided,
-    LimitCheck,
-    LimitVerdict,
     OpenBecause,
     Rank,
     Ranking,
@@ -48,4 +43,16 @@ from audit.results.figures import (
     level_key,
     where_key,
     writable,
+)
+from audit.results.gates import (
+    HIDDEN,
+    OPEN_VERDICTS,
+    Check,
+    GatedFigure,
+    GateReport,
+    GateVerdict,
+    LimitCheck,
+    LimitVerdict,
+    Obstacle,
+    OpenFails,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from audit.results.comparisons import AttributionStep, Comparison, LimitCheck, Ranking
+from audit.results.comparisons import AttributionStep, Comparison, Ranking
 from audit.results.figures import Measure, Reported, Reproduction, VarianceComponents
+from audit.results.gates import LimitCheck
 from backends.base import Scalar
 
 

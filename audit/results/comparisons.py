@@ -29,11 +29,26 @@ OpenBecause = Literal[
 ]
 
 
-class Decided(OfItems, Reported):
-    """What a difference of one figure rests on, and the interval behind the decision about it.
+class Comparison(OfItems, Reported):
+    """A figure's difference between two models, b minus a, paired by item.
 
     Attributes
     ----------
+    difference : float or None
+        Over the items that both answered (the complete cases); None if only bounds are known.
+    p, p_adjusted : float or None
+        Two-sided p-value for no difference; and corrected within the suite, by Holm among the ``primary`` figures and
+        for the false discovery rate among the others (``p_holm`` in report.json, an older name).
+    alike_within : float or None
+        The smallest margin within which the two would be called equivalent.
+    margin : float
+        The user's equivalence margin.
+    identical : bool
+        Whether both gave the same answers to all items, so that there is no difference to test.
+    minimum_detectable_effect : float or None
+        The smallest difference that this design detects with 80 % power.
+    engine_noise : float or None
+        The largest difference of this figure between engines with the same weights.
     low, high : float or None
         Interval of the difference at the run's confidence, uncorrected; it holds whatever the ``n_missing`` answers
         would have been.
@@ -81,36 +96,11 @@ class Decided(OfItems, Reported):
     decided_high: float | None = None
     decided_confidence: float | None = None
     open_because: OpenBecause | None = None
-
-
-class Comparison(Decided):
-    """A figure's difference between two models, b minus a, paired by item.
-
-    Attributes
-    ----------
-    difference : float or None
-        Over the items that both answered (the complete cases); None if only bounds are known.
-    p, p_adjusted : float or None
-        Two-sided p-value for no difference; and corrected within the suite, by Holm among the ``primary`` figures and
-        for the false discovery rate among the others (``p_holm`` in report.json, an older name).
-    alike_within : float or None
-        The smallest margin within which the two would be called equivalent.
-    margin : float
-        The user's equivalence margin.
-    identical : bool
-        Whether both gave the same answers to all items, so that there is no difference to test.
-    minimum_detectable_effect : float or None
-        The smallest difference that this design detects with 80 % power.
-    engine_noise : float or None
-        The largest difference of this figure between engines with the same weights.
-    """
-
     a: str
     b: str
     difference: float | None
     p: float | None
     p_adjusted: float | None
-    effect_size: float | None
     margin: float
     minimum_detectable_effect: float | None
     verdict: Verdict
@@ -146,45 +136,6 @@ class Ranking(OfFigure, Reported):
     measure: str
     where: dict[str, Scalar]
     ranks: list[Rank]
-
-
-LimitVerdict = Literal["met", "broken", "insufficient evidence"]
-
-#: Verdicts that leave the question open.
-OPEN_VERDICTS = ("inconclusive", "not comparable", "insufficient evidence")
-
-#: Reasons that a model could exploit: missing answers, items that no longer have a value, and answers that are known
-#: less closely than before.
-HIDDEN = ("missing answers", "unpaired items", "wider bounds")
-
-
-class LimitCheck(OfItems, Reported):
-    """A figure against an absolute limit, by its interval.
-
-    ``limit`` is what is limited: the measure itself, or its ``coverage`` or ``refusals``. ``value`` is over the items
-    with a readable answer; the interval holds whatever the ``n_missing`` others would have been. Of these
-    ``n_without_value`` were answered, but say nothing of the figure. "Broken" holds over all nights on which the limit
-    was checked, of which this is the ``look``-th with new answers; ``tonight`` is what this run alone says.
-    """
-
-    model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
-    limit: str
-    at_least: float | None
-    at_most: float | None
-    value: float | None
-    low: float | None
-    high: float | None
-    verdict: LimitVerdict
-    tonight: LimitVerdict | None = None
-    look: int = 1
-    n_items: int = 0
-    n_missing: int = 0
-    n_without_value: int = 0
-    population: str = ""
-    open_because: OpenBecause | None = None
 
 
 class Rung(Reported):

@@ -310,22 +310,17 @@ class Measure(OfFigure, Reported):
 
 
 class VarianceComponents(OfFigure, Reported):
-    """Variance components of a primary figure's items; each is 0 or more.
+    """What the variance of a primary figure consists of; each part is 0 or more.
 
     Attributes
     ----------
     against : str or None
         If given, the components are those of the differences ``model`` - ``against`` by item; None: of the model's own
         values.
-    factors : mapping of str to float
-        The variance between the levels of each sampled factor.
-    cross : float or None
-        The variance between combinations of levels; None if unknown. If no question is drawn twice, it includes the
-        variance between draws.
-    sampling : float or None
-        The variance between repeated draws of the same question; None without any.
     in_figure : mapping of str to float
         The variance that the figure has because each factor's levels, and the combinations, are a sample.
+    of_items : float
+        The part of it that single combinations of levels have, in each of these; 0 if unknown.
     levels : mapping of str to int
         The number of levels of each factor.
     """
@@ -335,10 +330,8 @@ class VarianceComponents(OfFigure, Reported):
     where: dict[str, Scalar]
     model: str
     against: str | None = None
-    factors: dict[str, float]
-    cross: float | None
-    sampling: float | None
     in_figure: dict[str, float]
+    of_items: float
     levels: dict[str, int]
     n_items: int
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from audit.analysis.answers import SuiteAnswers
 from audit.analysis.comparing.attribution import engine_pairs, model_steps
 from audit.analysis.comparing.reproduction import reproductions
-from audit.analysis.components import suite_components
-from audit.analysis.evaluate import SuiteResult, evaluate_suite
 from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
+from audit.analysis.measures import SuiteResult, evaluate_suite
+from audit.analysis.power import suite_components
 from audit.collect import Job, OnEvent, Outcome, ShutdownRequest, run_jobs, stop_on_signals
 from audit.collect.executors import Executor
 from audit.collect.job_run import Progress, outcome_of

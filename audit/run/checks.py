@@ -8,12 +8,13 @@ from a cache, and then no answer of the run counts.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from audit.analysis.estimators.estimate import t_quantile
 from audit.collect import Outcome
 from audit.prepare.resolve import ResolvedAudit
 from audit.results import IdentityProblem, SelfCheck
@@ -33,85 +34,6 @@ from backends.errors import BackendError, UncheckedError
 EXACT_WITHIN = 0.01
 #: In nats: servers of one model move a likely word by up to half as much (Gemma behind llama.cpp's: 0.5).
 FOREIGN = 1.0
-
-
-def self_check(model: str, pairs: Sequence[AnswerPair], unanswered: int, made: ChecksMade) -> SelfCheck:
-    """Compare the answers to questions that were asked twice.
-
-    Parameters
-    ----------
-    pairs : sequence of AnswerPair
-        Both answers to each.
-    unanswered : int
-        Repeats without an answer.
-    made : ChecksMade
-        What the backend checked itself.
-    """
-    moves = [move(pair.first, pair.second) for pair in pairs]
-    agreeing = [moved for moved in moves if moved <= FOREIGN]
-    return SelfCheck(
-        model=model,
-        asked_again=len(moves),
-        unanswered=unanswered,
-        disagreed=len(moves) - len(agreeing),
-        noise=max(mean_move(agreeing), made.apart),
-        largest_move=max(moves, default=0.0),
-        prompts=made.prompts,
-        drawn_questions=made.questions,
-        draws=made.draws,
-        contradicted=len(moves) > len(agreeing),
-    )
-
-
-def mean_move(moves: Sequence[float]) -> float:
-    """How far a score is from the server's usual one, on average: at most so much, at 95 % confidence, in nats.
-
-    The mean distance of two answers is no less than that of one answer from their mean (Jensen). So a mean over many
-    questions is true within this, if each score is widened by it. One-sided limit by Student's t, at most the largest.
-    """
-    if len(moves) < 2:
-        return max(moves, default=0.0)
-    from scipy.special import stdtrit
-
-    error = statistics.stdev(moves) / math.sqrt(len(moves))
-    return min(max(moves), statistics.fmean(moves) + float(stdtrit(len(moves) - 1, 0.95)) * error)
-
-
-def move(first: Answer, second: Answer) -> float:
-    """By how many nats two answers to one question provably differ; infinite if they cannot be compared.
-
-    This is the largest difference of a continuation's scores, among those within `COMPARED_WITHIN` of the likeliest. A
-    value and an upper bound differ by how far the value exceeds the bound; two bounds by their difference.
-    """
-    if not isinstance(first, ScoreResponse) or not isinstance(second, ScoreResponse):
-        return math.inf
-    if len(first.scores) != len(second.scores):
-        return math.inf
-    least = max(score.high for score in (*first.scores, *second.scores)) - COMPARED_WITHIN
-    pairs = zip(first.scores, second.scores, strict=True)
-    return max((_move(a, b) for a, b in pairs if max(a.high, b.high) >= least), default=0.0)
-
-
-def _move(a: ContinuationScore, b: ContinuationScore) -> float:
-    if (a.logprob is None) == (b.logprob is None):
-        return abs(a.high - b.high) if a.logprob is None or b.logprob is None else abs(a.logprob - b.logprob)
-    value, high = (a.logprob, b.high) if a.logprob is not None else (b.logprob, a.high)
-    assert value is not None
-    return max(0.0, value - high)
-
-
-def within_noise(answer: Response, noise: float) -> Response:
-    """The answer, with its scores widened to intervals if the server's noise exceeds `EXACT_WITHIN`."""
-    if not isinstance(answer, ScoreResponse) or noise <= EXACT_WITHIN:
-        return answer
-    return dataclasses.replace(answer, scores=tuple([_widened(score, noise) for score in answer.scores]))
-
-
-def _widened(score: ContinuationScore, noise: float) -> ContinuationScore:
-    if score.exactness == "sampled":
-        return score
-    low = None if score.low is None else score.low - noise
-    return dataclasses.replace(score, low=low, high=min(score.high + noise, 0.0), exactness="bounded")
 
 
 async def verify_identities(resolved: ResolvedAudit, store: Store) -> list[IdentityProblem]:
@@ -158,3 +80,73 @@ def check_answers(
             store.second_answers.remove([*keys, *(pair.key for pair in pairs)])
         checks.append(check)
     return checks
+
+
+def self_check(model: str, pairs: Sequence[AnswerPair], unanswered: int, made: ChecksMade) -> SelfCheck:
+    """Compare both answers to each question that was asked twice; ``unanswered`` repeats have none.
+
+    ``made``: what the backend checked itself.
+    """
+    moves = [move(pair.first, pair.second) for pair in pairs]
+    agreeing = [moved for moved in moves if moved <= FOREIGN]
+    return SelfCheck(
+        model=model,
+        asked_again=len(moves),
+        unanswered=unanswered,
+        disagreed=len(moves) - len(agreeing),
+        noise=max(mean_move(agreeing), made.apart),
+        largest_move=max(moves, default=0.0),
+        prompts=made.prompts,
+        drawn_questions=made.questions,
+        draws=made.draws,
+        contradicted=len(moves) > len(agreeing),
+    )
+
+
+def mean_move(moves: Sequence[float]) -> float:
+    """How far a score is from the server's usual one, on average: at most so much, at 95 % confidence, in nats.
+
+    The mean distance of two answers is no less than that of one answer from their mean (Jensen). So a mean over many
+    questions is true within this, if each score is widened by it. One-sided limit by Student's t, at most the largest.
+    """
+    if len(moves) < 2:
+        return max(moves, default=0.0)
+    error = statistics.stdev(moves) / math.sqrt(len(moves))
+    return min(max(moves), statistics.fmean(moves) + t_quantile(len(moves) - 1, 0.95) * error)
+
+
+def move(first: Answer, second: Answer) -> float:
+    """By how many nats two answers to one question provably differ; infinite if they cannot be compared.
+
+    This is the largest difference of a continuation's scores, among those within `COMPARED_WITHIN` of the likeliest. A
+    value and an upper bound differ by how far the value exceeds the bound; two bounds by their difference.
+    """
+    if not isinstance(first, ScoreResponse) or not isinstance(second, ScoreResponse):
+        return math.inf
+    if len(first.scores) != len(second.scores):
+        return math.inf
+    least = max(score.high for score in (*first.scores, *second.scores)) - COMPARED_WITHIN
+    pairs = zip(first.scores, second.scores, strict=True)
+    return max((_move(a, b) for a, b in pairs if max(a.high, b.high) >= least), default=0.0)
+
+
+def _move(a: ContinuationScore, b: ContinuationScore) -> float:
+    if (a.logprob is None) == (b.logprob is None):
+        return abs(a.high - b.high) if a.logprob is None or b.logprob is None else abs(a.logprob - b.logprob)
+    value, high = (a.logprob, b.high) if a.logprob is not None else (b.logprob, a.high)
+    assert value is not None
+    return max(0.0, value - high)
+
+
+def within_noise(answer: Response, noise: float) -> Response:
+    """The answer, with its scores widened to intervals if the server's noise exceeds `EXACT_WITHIN`."""
+    if not isinstance(answer, ScoreResponse) or noise <= EXACT_WITHIN:
+        return answer
+    return replace(answer, scores=tuple([_widened(score, noise) for score in answer.scores]))
+
+
+def _widened(score: ContinuationScore, noise: float) -> ContinuationScore:
+    if score.exactness == "sampled":
+        return score
+    low = None if score.low is None else score.low - noise
+    return replace(score, low=low, high=min(score.high + noise, 0.0), exactness="bounded")

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from audit.analysis.gate.results import Check, GateReport
 from audit.config import AuditConfig
-from audit.results import OPEN_VERDICTS, AuditResult, Comparison, Measure
+from audit.results import OPEN_VERDICTS, AuditResult, Check, Comparison, GateReport, Measure
 from backends.errors import ConfigError
 
 StoppingQuestion = Literal["baseline", "limits", "comparison", "precision"]

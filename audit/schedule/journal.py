@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
+from audit.analysis.history import Absence
 from audit.report.phrases.gate import gate_outcome
+from audit.store import Store
 from backends.files import private, private_folder
 
 
@@ -76,6 +78,40 @@ def _complete_lines(text: str) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(entry, dict):
             yield entry
+
+
+def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | None = None) -> list[Absence]:
+    """Runs that ended without a result, and scheduled slots without a run, oldest first, by a journal's entries."""
+    found: list[Absence] = []
+    in_journal: list[tuple[datetime, datetime]] = []  # to avoid listing runs in the journal twice
+    for entry in journal:
+        slot = datetime.fromisoformat(entry["slot"])
+        match entry["event"]:
+            case "missed":
+                slots = entry["slots"]
+                why = f"{slots} slot{'s' if slots != 1 else ''} missed, {entry['action']}"
+                found.append(Absence(at=_utc(entry.get("first", entry["slot"])), why=why))
+            case "busy":
+                found.append(Absence(at=_utc(entry["slot"]), why=entry["error"]))
+            case "killed" | "ended" if "run_id" not in entry:
+                found.append(Absence(at=_utc(entry["slot"]), why=f"{entry.get('status', 'killed')}: {entry['error']}"))
+                in_journal.append((slot, datetime.fromisoformat(entry["at"])))
+    for run in reversed(store.runs.all()):  # oldest first
+        ended = run.finished is not None and not run.status.startswith("failed")
+        if ended or title not in (None, run.title):
+            continue
+        # A kill may be noticed some nights later: it concerns only the first run after its slot.
+        started = datetime.fromisoformat(run.started)
+        if of_journal := [span for span in in_journal if span[0] <= started <= span[1]]:
+            in_journal.remove(of_journal[0])
+            continue
+        found.append(Absence(at=run.started, why=run.status if run.finished else f"no result: {run.status}"))
+    return sorted(found, key=lambda absence: datetime.fromisoformat(absence.at))
+
+
+def _utc(iso: str) -> str:
+    """A time in UTC: the journal has slots in local time."""
+    return datetime.fromisoformat(iso).astimezone(UTC).isoformat()
 
 
 def outcome_line(entry: dict[str, Any]) -> str:

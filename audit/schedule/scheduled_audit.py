@@ -14,14 +14,14 @@ from typing import Any
 from filelock import Timeout
 
 from audit import Audit, load_audit
-from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.stored import find_baseline, gate_run
-from audit.analysis.history import History, absences, gate_checks, history, stored_results
+from audit.analysis.history import History, gate_checks, history, stored_results
 from audit.collect.scheduler import INTERRUPTED
 from audit.report import write_report, write_trend
 from audit.report.exports.gate import gate_json
+from audit.results import GateReport
 from audit.run import run_audit
-from audit.schedule.journal import Journal, now, outcome_line
+from audit.schedule.journal import Journal, absences, now, outcome_line
 from audit.store import Store
 from backends.errors import ConfigError
 

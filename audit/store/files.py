@@ -21,8 +21,8 @@ _JOIN = "join it into a new store: audit cache merge NEW.db OLD.db --store-shard
 
 T = TypeVar("T")
 
-#: Raise it when a table changes: stores of another schema are refused.
-SCHEMA = 104
+#: Raise it when a table changes, or what its columns hold: stores of another schema are refused.
+SCHEMA = 105
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
 _ANOTHER = "Give another --db: the file was left untouched"
 

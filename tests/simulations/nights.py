@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from audit.analysis.estimators.design import Design
-from audit.analysis.gate.same_items import Noise, noise_of
-from audit.analysis.gate.sequence import Look, shows
+from audit.analysis.gate.same_items import noise_of
+from audit.analysis.gate.sequence import Look, Noise, shows
 from suites.base import MeasureSpec
 
 ALPHA, MARGIN, NIGHTS = 0.05, 0.02, 60
@@ -78,7 +78,7 @@ def looks(scenario: Scenario, rng: np.random.Generator) -> Iterator[Look]:
         elif scenario.noise:
             noise = noise_of(baseline[0], tonight[0], Design(level.size), spec)
         change = float(np.mean(tonight) - np.mean(baseline))
-        yield Look(change, -math.inf, **noise._asdict(), answers=str(number))
+        yield Look(**asdict(noise), up=change, down=-math.inf, answers=str(number))
 
 
 def first_alarm(scenario: Scenario, rng: np.random.Generator) -> int | None:

@@ -17,11 +17,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 from pydantic import Field
 from scipy import stats
 
-from audit.results import AuditResult, Measure, Reported, where_key
+from audit.results import AuditResult, Measure, Reported
 from audit.results.figures import EXTENT, signature_changes
 from backends.base import Scalar
 
@@ -82,28 +81,29 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
     results : iterable of AuditResult
         Oldest first: for each figure and model the last one counts, or an earlier one on more items.
     """
-    latest: dict[tuple[str, str, object], dict[str, Measure]] = {}
+    latest: dict[object, dict[str, Measure]] = {}
     labels: dict[str, str] = {}
     for result in results:
         fingerprints = {model.name: model.fingerprint_id for model in result.models}
         labels |= {fingerprint: name for name, fingerprint in fingerprints.items()}
-        for measure in result.measures:
-            if measure.spec.primary and not measure.is_subgroup:
-                of_models = latest.setdefault((measure.suite, measure.measure, where_key(measure.where)), {})
-                model = fingerprints[measure.model]
-                before = of_models.pop(model, None)  # so that the latest of all comes last
-                is_smaller = before is not None and _is_alike(before, measure) and before.n_items > measure.n_items
-                of_models[model] = before if before is not None and is_smaller else measure
+        for measure in (m for m in result.measures if m.spec.primary and not m.is_subgroup):
+            of_models = latest.setdefault(measure.figure.key[1:], {})
+            model = fingerprints[measure.model]
+            before = of_models.pop(model, measure)  # so that the latest of all comes last
+            is_smaller = _is_alike(before, measure) and before.n_items > measure.n_items
+            of_models[model] = before if is_smaller else measure
     times = Counter(labels.values())
     names = {of: name if times[name] == 1 else f"{name} ({of[:_DIGITS]})" for of, name in labels.items()}
     figures = [_ranked({names[model]: measure for model, measure in of.items()}) for of in latest.values()]
-    pairs = itertools.combinations(range(len(figures)), 2)
-    return Agreement(
-        models=list(dict.fromkeys(model for figure in figures for model in figure.values)),
-        figures=figures,
-        correlations=[_correlated(figures, a, b, confidence) for a, b in pairs if figures[a].suite != figures[b].suite],
-        confidence=confidence,
-    )
+    correlations = []
+    for (a, one), (b, other) in itertools.combinations(enumerate(figures), 2):
+        if one.suite != other.suite:
+            both = [model for model in one.values if model in other.values]
+            x, y = ([of.values[model] for model in both] for of in (one, other))
+            rho, low, high = spearman(x, y, confidence)
+            correlations.append(RankCorrelation(a=a, b=b, n_models=len(both), rho=rho, low=low, high=high))
+    models = list(dict.fromkeys(model for figure in figures for model in figure.values))
+    return Agreement(models=models, figures=figures, correlations=correlations, confidence=confidence)
 
 
 def _is_alike(one: Measure, other: Measure) -> bool:
@@ -112,9 +112,10 @@ def _is_alike(one: Measure, other: Measure) -> bool:
 
 
 def _ranked(measures: Mapping[str, Measure]) -> RankedFigure:
-    last = list(measures.values())[-1]
+    *_, last = measures.values()
     alike = {model: measure for model, measure in measures.items() if _is_alike(measure, last)}
     values = {model: measure.value for model, measure in alike.items() if measure.value is not None}
+    ranks = stats.rankdata([-value for value in values.values()]).tolist()  # ties get the mean of their ranks
     return RankedFigure(
         suite=last.suite,
         measure=last.measure,
@@ -122,21 +123,9 @@ def _ranked(measures: Mapping[str, Measure]) -> RankedFigure:
         unit=last.unit,
         values=values,
         items={model: alike[model].n_items for model in values},
-        ranks=dict(zip(values, ranks(list(values.values())), strict=True)),
+        ranks=dict(zip(values, ranks, strict=True)),
         left_out=[model for model in measures if model not in alike],
     )
-
-
-def ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value, 1 for the largest; ties get the mean of their ranks."""
-    return [float(rank) for rank in stats.rankdata(-np.asarray(values))]
-
-
-def _correlated(figures: Sequence[RankedFigure], a: int, b: int, confidence: float) -> RankCorrelation:
-    shared = [model for model in figures[a].values if model in figures[b].values]
-    x, y = ([figures[i].values[model] for model in shared] for i in (a, b))
-    rho, low, high = spearman(x, y, confidence)
-    return RankCorrelation(a=a, b=b, n_models=len(shared), rho=rho, low=low, high=high)
 
 
 def spearman(

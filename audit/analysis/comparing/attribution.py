@@ -136,27 +136,19 @@ def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequ
             steps[b] = Step(a, b, changed_parts(*pair) or (), _differing_fields(*pair, of_engine=True))
     names = list(descriptions)
     for b in names:
-        candidates = [step for a in names if (step := _step(a, b, descriptions)) is not None]
-        candidates = [step for step in candidates if not _is_adapted(descriptions[step.a])] or candidates
-        if b not in steps and candidates:
-            steps[b] = min(candidates, key=lambda step: (len(step.changes), len(step.engine), names.index(step.a)))
+        candidates = {}
+        for a in names:
+            before, after = descriptions[a], descriptions[b]
+            of_a, of_b = (
+                (of.parts.get("adapter") is not None, names.index(to)) for of, to in ((before, a), (after, b))
+            )
+            is_same = before.parts.get("weights") == after.parts.get("weights") is not None
+            if is_same and of_a < of_b and (changed := changed_parts(before, after)):
+                engine = _differing_fields(before, after, of_engine=True)
+                candidates[of_a[0], len(changed), len(engine), of_a[1]] = Step(a, b, changed, engine)
+        if candidates:
+            steps.setdefault(b, candidates[min(candidates)])
     return [steps[name] for name in names if name in steps]
-
-
-def _step(a: str, b: str, descriptions: Mapping[str, Description]) -> Step | None:
-    """The step from a to b, if b has the same weights with something else changed; else None."""
-    before, after = descriptions[a], descriptions[b]
-    weights = before.parts.get("weights")
-    changed = changed_parts(before, after)
-    if not changed or weights is None or weights != after.parts.get("weights"):
-        return None
-    names = list(descriptions)
-    rising = (_is_adapted(before), names.index(a)) < (_is_adapted(after), names.index(b))
-    return Step(a, b, changed, _differing_fields(before, after, of_engine=True)) if rising else None
-
-
-def _is_adapted(description: Description) -> bool:
-    return description.parts.get("adapter") is not None
 
 
 def lineage(steps: Iterable[Step]) -> frozenset[frozenset[str]]:

@@ -1,5 +1,8 @@
 """Compares pairs of models item by item: which has the larger figure, and how certain that is.
 
+Both answered the same questions, so the variation between questions cancels, and the error of the difference is
+clustered like any other. Only items with a value on both sides count.
+
 Many comparisons find some differences by chance. Readers scan all pairs of models and all figures of a suite, so all
 are corrected together, as in `audit.analysis.decisions`. Claims of equivalence are corrected in the same way.
 """
@@ -14,12 +17,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.comparing.differences import PairedDifference, paired_difference
 from audit.analysis.decisions import DEFAULT_MARGIN, corrected, margin_of
-from audit.analysis.estimators.estimate import finite, t_quantile
-from audit.analysis.figures import Figure
+from audit.analysis.estimators.estimate import ROUNDING, Estimate, finite, t_quantile
+from audit.analysis.figures import (
+    NO_FIGURE,
+    Figure,
+    completed,
+    design_of,
+    estimator_of,
+    undefined_strata,
+)
 from audit.analysis.power import POWER
-from audit.analysis.table import Table, aligned
+from audit.analysis.table import Bools, Table, aligned
 from audit.results import Comparison, FigureKey, OpenBecause, Rank, Ranking, Verdict
 from suites.base import MeasureSpec
 
@@ -49,10 +58,9 @@ def compare_models(
     Returns
     -------
     list of Comparison
-        By figure, then by pair in the models' order. ``difference`` is b minus a. ``effect_size`` is Cohen's d of
-        paired items (mean difference / standard deviation over items; none for the jackknife over clusters).
-        ``minimum_detectable_effect`` is what another sample of this design detects with 80 % power at α/2m, with m
-        tests corrected together: the first step of the correction, whatever the other comparisons show.
+        By figure, then by pair in the models' order. ``difference`` is b minus a. ``minimum_detectable_effect`` is what
+        another sample of this design detects with 80 % power at α/2m, with m tests corrected together: the first step
+        of the correction, whatever the other comparisons show.
     """
     if len(tables) < 2:
         return []
@@ -60,63 +68,46 @@ def compare_models(
     own = dict(zip(tables, aligned(list(tables.values())), strict=True))
     pairs = [(spec, *pair) for spec in specs for pair in itertools.combinations(own, 2)]
     differences = [paired_difference(own[a], own[b], spec) for spec, a, b in pairs]
-    of_each = [margin_of(margins, difference.spec.measure) for difference in differences]
-    p = np.array([_p_values(of, margin) for of, margin in zip(differences, of_each, strict=True)]).reshape(-1, 2)
-    primary = np.array([difference.spec.primary for difference in differences], dtype=np.bool_)
-    alike, apart = (corrected(of_kind, primary, alpha) for of_kind in p.T)
+    of_each = [margin_of(margins, spec.measure) for spec, _, _ in pairs]
+    p_alike = np.array([of.p_of_margin(margin) for of, margin in zip(differences, of_each, strict=True)])
+    p_apart = np.array([of.estimate.p_two_sided() for of in differences])
+    primary = np.array([spec.primary for spec, _, _ in pairs], dtype=np.bool_)
+    alike, apart = (corrected(p, primary, alpha) for p in (p_alike, p_apart))
     tests = Counter(primary[np.isfinite(apart.p)].tolist())
-    levels = np.column_stack([*alike, *apart]).tolist()
-    found = []
-    for of, (_, a, b), margin, (p_alike, at_alike, p_apart, at_apart) in zip(
-        differences, pairs, of_each, levels, strict=True
-    ):
-        tested = _Tested(margin, p_alike, at_alike, p_apart, at_apart, alpha, tests[of.spec.primary])
-        found.append(_comparison(of, tested, (a, b), suite))
-    return found
+    levels = zip(*(column.tolist() for column in (*alike, *apart)), strict=True)
+    return [
+        _comparison(of, _Tested(margin, alpha, tests[spec.primary], *level), (a, b), suite)
+        for of, (spec, a, b), margin, level in zip(differences, pairs, of_each, levels, strict=True)
+    ]
 
 
 class _Tested(NamedTuple):
-    """What decides about a difference: the margin, the corrected p-values and the levels of "equivalent" and of "not
-    the same", and how many tests were corrected together."""
+    """What decides about a difference: the margin, how many tests were corrected together, and the corrected p-values
+    and the levels of "equivalent" and of "not the same"."""
 
     margin: float
+    alpha: float
+    tests: int
     p_alike: float
     alike: float
     p_apart: float
     apart: float
-    alpha: float
-    tests: int
-
-
-def _p_values(
-    of: PairedDifference, margin: float, figure: Figure | None = None, *, paired: bool = False
-) -> tuple[float, float]:
-    """Of the claims that two models are equivalent (two one-sided tests against ± margin), and that one is larger.
-
-    ``figure``: of the answered items alone. ``paired``: as if there were no unpaired items.
-    """
-    estimate = None if figure is None else figure.estimate
-    return of.p_of_margin(margin, estimate, pairs_only=paired), (estimate or of.estimate).p_two_sided()
-
-
-def _verdict(of: PairedDifference, tested: _Tested) -> Verdict:
-    if of.n_items == 0:
-        return "not comparable"
-    if tested.p_alike < tested.alpha:
-        return "equivalent"
-    if tested.p_apart < tested.alpha:
-        return "larger" if of.figure.bound_low > 0 else "smaller"
-    return "inconclusive"
 
 
 def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], suite: str) -> Comparison:
     spec, answered, alpha = of.spec, of.answered, tested.alpha
-    verdict = _verdict(of, tested)
+    verdict: Verdict = "inconclusive"
+    if of.n_items == 0:
+        verdict = "not comparable"
+    elif tested.p_alike < alpha:
+        verdict = "equivalent"
+    elif tested.p_apart < alpha:
+        verdict = "larger" if of.figure.bound_low > 0 else "smaller"
     outer = of.interval_with_unpaired(1 - 2 * tested.alike)
     level = 2 * tested.alike if verdict == "equivalent" else tested.apart
     decided = outer if verdict == "equivalent" else of.interval(1 - level)
     low, high = of.interval(1 - alpha)
-    complete = of.interval(1 - alpha, answered.estimate) if of.n_missing else (math.nan, math.nan)
+    complete = of.interval(1 - alpha, answered) if of.n_missing else (math.nan, math.nan)
     return Comparison(
         suite=suite,
         measure=spec.measure,
@@ -132,7 +123,6 @@ def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], 
         complete_case_high=finite(complete[1]),
         p=finite(of.estimate.p_two_sided()),
         p_adjusted=finite(tested.p_apart),
-        effect_size=finite(answered.value / of.deviation) if of.deviation > 0 else None,
         margin=tested.margin,
         minimum_detectable_effect=finite(_detectable(of, alpha / tested.tests)) if tested.tests else None,
         verdict=verdict,
@@ -140,7 +130,7 @@ def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], 
         test=of.test,
         family=spec.family,
         is_subgroup=spec.is_subgroup,
-        undefined_for=[name for name, is_undefined in zip(models, of.undefined, strict=True) if is_undefined],
+        undefined_for=list(itertools.compress(models, of.undefined)),
         confidence=1 - alpha,
         alike_within=finite(max(map(abs, outer))),
         decided_low=finite(decided[0]),
@@ -153,7 +143,7 @@ def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], 
         n_clusters=of.n_clusters,
         primary=spec.primary,
         population=spec.population,
-        levels=dict(of.levels),
+        levels=of.levels,
     )
 
 
@@ -163,11 +153,12 @@ def _why_open(of: PairedDifference, tested: _Tested) -> OpenBecause | None:
         return "too few clusters"
     if of.n_missing:
         seen, worst = (max(abs(figure.bound_low), abs(figure.bound_high)) for figure in (of.answered, of.figure))
-        alike, apart = _p_values(of, tested.margin, of.answered)
-        if seen <= tested.margin < worst or alike < tested.alike or apart < tested.apart:
+        is_alike = of.p_of_margin(tested.margin, of.answered) < tested.alike
+        is_apart = of.answered.estimate.p_two_sided() < tested.apart
+        if seen <= tested.margin < worst or is_alike or is_apart:
             return "missing answers"
-    alike, _ = _p_values(of, tested.margin, paired=True)
-    return "unpaired items" if of.n_unpaired and alike < tested.alike else None
+    is_alike = of.p_of_margin(tested.margin, pairs_only=True) < tested.alike
+    return "unpaired items" if of.n_unpaired and is_alike else None
 
 
 def _detectable(of: PairedDifference, alpha: float) -> float:
@@ -200,26 +191,142 @@ def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:
 
 def _ranking(figure: Sequence[Comparison]) -> Ranking:
     models = list(dict.fromkeys(name for c in figure for name in (c.a, c.b)))
-    above: dict[str, set[str]] = {name: set() for name in models}  # models significantly larger
-    for c in figure:
-        if c.verdict == "larger":
-            above[c.a].add(c.b)
-        elif c.verdict == "smaller":
-            above[c.b].add(c.a)
-    below = {name: {other for other in models if name in above[other]} for name in models}
+    above = {(c.b, c.a) if c.verdict == "larger" else (c.a, c.b) for c in figure if c.verdict in ("larger", "smaller")}
     ranks = [
         Rank(
             model=name,
-            best=1 + len(above[name]),
-            worst=len(models) - len(below[name]),
-            tied_with=[other for other in models if other != name and other not in above[name] | below[name]],
+            best=1 + sum((other, name) in above for other in models),
+            worst=len(models) - sum((name, other) in above for other in models),
+            tied_with=[o for o in models if o != name and not above & {(o, name), (name, o)}],
         )
         for name in models
     ]
-    first = figure[0]
     return Ranking(
-        suite=first.suite,
-        measure=first.measure,
-        where=first.where,
+        suite=figure[0].suite,
+        measure=figure[0].measure,
+        where=figure[0].where,
         ranks=sorted(ranks, key=lambda rank: (rank.best + rank.worst, rank.best)),
     )
+
+
+# -- one pair and figure -----------------------------------------------------------------------
+
+
+class PairedDifference:
+    """A figure of b minus the same figure of a, over the items of two `aligned` tables that both were asked.
+
+    Attributes
+    ----------
+    figure, answered : Figure
+        The difference, whatever the missing answers would have been; and over the items that both answered, which is
+        the one reported as a number.
+    n_items, n_missing, n_unpaired : int
+        Items that both answered; that one or both did not answer, which enter as bounds; and that only one of the two
+        has, which are left out.
+    unpaired_weight, unpaired_room : float
+        The weight that the last would have in the figure, and how far they could move the difference.
+    undefined : (bool, bool)
+        Whether a's and b's figure is undefined: as in `audit.results.Comparison.undefined_for`.
+    n_clusters, levels
+        As in `audit.results.Comparison`.
+    identical : bool
+        Whether both gave the same answers throughout.
+    """
+
+    def __init__(self, ours: Table, theirs: Table, spec: MeasureSpec) -> None:
+        of_a, of_b = completed([ours, theirs], spec)
+        both, asked = of_a.used & of_b.used, of_a.asked & of_b.asked
+        alone, estimator = of_a.asked ^ of_b.asked, estimator_of(spec)
+        least, most = spec.value_range
+        self.spec, self.largest = spec, most - least
+        self.figure = self.answered = NO_FIGURE
+        self.n_items, self.n_missing = ours.n_questions(both), int(asked.sum() - both.sum())
+        self.n_unpaired, self.unpaired_weight = int(alone.sum()), _weight_of(alone, asked, (ours, theirs), spec)
+        self.unpaired_room = self.unpaired_weight and self.unpaired_weight * (
+            self.largest if estimator.is_mean else math.inf
+        )
+        self.undefined, self.identical = (False, False), False
+        self.n_clusters, self.levels = 0, dict[str, int]()
+        if not both.any():
+            self.undefined = _undefined((ours, theirs), (of_a.used, of_b.used), spec)
+            return
+        if undefined_strata(ours, spec, both):
+            return
+        one, other = (table.quantity(spec.quantity).of(both) for table in (ours, theirs))
+        design = design_of(ours, spec, both)
+        self.figure = self.answered = estimator.difference(one, other, design, spec)
+        if self.n_missing:
+            design = design_of(ours, spec, asked)
+            self.figure = estimator.difference(of_a.quantity.of(asked), of_b.quantity.of(asked), design, spec)
+        self.n_clusters, self.levels = design.n_clusters, design.levels
+        apart = np.abs([other.low - one.high, other.high - one.low])
+        self.identical = not self.n_missing and bool((apart < ROUNDING).all())
+
+    @property
+    def test(self) -> str:
+        """The test's name."""
+        if not estimator_of(self.spec).is_mean:
+            return "jackknife over clusters"
+        return "paired t, clustered" if self.levels.keys() - {"item"} else "paired t"
+
+    @property
+    def estimate(self) -> Estimate:
+        """The difference with its error, whatever the missing answers would have been."""
+        return self.figure.estimate
+
+    def interval(self, confidence: float, figure: Figure | None = None) -> tuple[float, float]:
+        """Confidence interval, within the possible range."""
+        low, high = (figure or self.figure).estimate.interval(confidence)
+        return max(low, -self.largest), min(high, self.largest)
+
+    def interval_with_unpaired(self, confidence: float) -> tuple[float, float]:
+        """The interval for all items, if the unpaired ones differ as much as possible."""
+        low, high = self.interval(confidence)
+        if not self.unpaired_weight:
+            return low, high
+        paired = 1 - self.unpaired_weight
+        return paired * low - self.unpaired_room, paired * high + self.unpaired_room
+
+    def p_of_margin(self, margin: float, figure: Figure | None = None, *, pairs_only: bool = False) -> float:
+        """p-value of a difference of the margin or more, by two one-sided tests; unpaired items may be anything.
+
+        NaN if answers are missing of a quantity without a range: they may hide any difference.
+        """
+        if self.n_missing and not self.spec.has_range and figure is None:
+            return math.nan
+        room = 0.0 if pairs_only else self.unpaired_room
+        if not room < margin:
+            return 1.0
+        return (figure or self.figure).estimate.p_outside((margin - room) / (1 - self.unpaired_weight))
+
+
+def paired_difference(ours: Table, theirs: Table, spec: MeasureSpec) -> PairedDifference:
+    """The figure's difference of two `aligned` tables; an error names the figure."""
+    try:
+        return PairedDifference(ours, theirs, spec)
+    except Exception as error:
+        error.add_note(f"in the difference of {spec.measure} {dict(spec.where)}")
+        raise
+
+
+def _weight_of(alone: Bools, both: Bools, tables: tuple[Table, Table], spec: MeasureSpec) -> float:
+    """The weight in the figure of rows (n,) that only one table has, relative to all rows."""
+    if not alone.any():
+        return 0.0
+    if spec.stratum is None or spec.weights is None:
+        return float(alone.sum() / (alone | both).sum())
+    codes = np.maximum(*(table.codes(spec.stratum) for table in tables))  # -1 where a table lacks the row
+    part = 0.0
+    for level, weight in spec.weights.items():
+        own = codes == tables[0].find(spec.stratum, level)
+        part += weight * float((alone & own).sum() / max((own & (alone | both)).sum(), 1))
+    return part
+
+
+def _undefined(tables: tuple[Table, Table], used: tuple[Bools, Bools], spec: MeasureSpec) -> tuple[bool, bool]:
+    """For tables without common items: whose answers leave the figure undefined on items that both answered."""
+    a, b = (table.matching(spec.where) & table.answered for table in tables)
+    if not (a & b).any():
+        return False, False
+    of_a, of_b = (not (own & a & b).any() for own in used)
+    return (of_a, of_b) if of_a or of_b else (True, True)

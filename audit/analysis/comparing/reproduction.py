@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Collection, Iterable
 
 from audit.results import Agreement, Measure, ModelInfo, Reproduction, SuiteInfo, where_key
 
@@ -24,16 +24,32 @@ def reproductions(
     and without an adapter. The same model on the same prompts has no sampling error, and should agree to half a unit of
     the last printed digit. The interval matters if a design is resampled, such as MGBR's lists.
     """
-    by_key = {(m.suite, m.measure, where_key(m.where), m.model): m for m in measures}
-    models = list(models)
-    return [
-        _reproduction(info.name, printed, model, by_key)
-        for info in suites
-        for printed in info.published
-        for model in models
-        if is_papers_model(model, printed.get("model_ids", ()))
-        and (info.name, printed["measure"], where_key(printed["where"]), model.name) in by_key
-    ]
+    by_key = {measure.figure.key: measure for measure in measures}
+    found, models = [], list(models)
+    for info in suites:
+        for printed, model in itertools.product(info.published, models):
+            measure = by_key.get((model.name, info.name, printed["measure"], where_key(printed["where"])))
+            ids = printed.get("model_ids", ())
+            if measure is None or not is_papers_model(model, ids):
+                continue
+            differences = [(printed.get("source") or {}).get("difference", "")]
+            if model.fingerprint.get("hub_id") not in ids:
+                differences.append(_SERVED)
+            value = printed["value"]
+            found.append(
+                Reproduction(
+                    suite=info.name,
+                    measure=measure.measure,
+                    where=measure.where,
+                    model=model.name,
+                    published_model=printed["model"],
+                    printed=value,
+                    difference=None if measure.value is None else measure.value - value,
+                    agreement=agreement(measure, value, printed.get("step")),
+                    design_difference=" ".join(filter(None, differences)),
+                )
+            )
+    return found
 
 
 def is_papers_model(model: ModelInfo, model_ids: Collection[str]) -> bool:
@@ -41,27 +57,6 @@ def is_papers_model(model: ModelInfo, model_ids: Collection[str]) -> bool:
     named = {model.fingerprint.get("hub_id"), model.fingerprint.get("model")}
     changed = (model.fingerprint.get("adapter"), model.fingerprint.get("quantisation"))
     return bool(named & set(model_ids)) and all(value in _UNCHANGED for value in changed)
-
-
-def _reproduction(
-    suite: str, printed: Mapping[str, Any], model: ModelInfo, by_key: Mapping[tuple[Any, ...], Measure]
-) -> Reproduction:
-    measure = by_key[suite, printed["measure"], where_key(printed["where"]), model.name]
-    differences = [(printed.get("source") or {}).get("difference", "")]
-    if model.fingerprint.get("hub_id") not in printed.get("model_ids", ()):
-        differences.append(_SERVED)
-    value = printed["value"]
-    return Reproduction(
-        suite=suite,
-        measure=measure.measure,
-        where=measure.where,
-        model=model.name,
-        published_model=printed["model"],
-        printed=value,
-        difference=None if measure.value is None else measure.value - value,
-        agreement=agreement(measure, value, printed.get("step")),
-        design_difference=" ".join(filter(None, differences)),
-    )
 
 
 def agreement(measure: Measure, printed: float, step: float | None) -> Agreement:

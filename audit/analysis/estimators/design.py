@@ -79,15 +79,12 @@ class Design:
     @cached_property
     def strata_of(self) -> Mapping[str, Codes]:
         """For each crossed factor, the stratum (G,) of its levels; all 0 if they occur in several."""
-        return {name: self._stratum_of(codes) for name, codes in self.crossed.items()}
-
-    def _stratum_of(self, codes: Codes) -> Codes:
-        size = int(codes.max()) + 1
-        if len(self.weights) == 1 or not is_nested(codes, self.strata):
-            return np.zeros(size, dtype=np.intp)
-        stratum = np.empty(size, dtype=np.intp)
-        stratum[codes] = self.strata
-        return stratum
+        found = {}
+        for name, codes in self.crossed.items():
+            found[name] = np.zeros(int(codes.max()) + 1, dtype=np.intp)
+            if len(self.weights) > 1 and is_nested(codes, self.strata):
+                found[name][codes] = self.strata
+        return found
 
     @cached_property
     def level_weights(self) -> Mapping[str, LevelWeights]:
@@ -216,19 +213,15 @@ def _additive_rank(factors: Sequence[Codes]) -> int:
     sizes = [int(codes.max()) + 1 for codes in factors]
     if len(factors) == 1:
         return sizes[0]
-    number = len(factors[0])
-    if number == np.prod(sizes):  # every combination occurs
+    if len(factors[0]) == np.prod(sizes):  # every combination occurs
         return sum(sizes) - len(factors) + 1
-    names = [np.full(size, number) for size in sizes]  # each level's lowest cell among those it hangs together with
-    cell = np.arange(number)
-    while True:
-        lowest = cell
-        for of, codes in zip(names, factors, strict=True):
-            np.minimum.at(of, codes, lowest)
-            lowest = of[codes]
-        if np.array_equal(lowest, cell):
-            return sum(sizes) - (len(factors) - 1) * len(np.unique(cell))
-        cell = lowest
+    from scipy.sparse import coo_array, csgraph  # slow to import, and only incomplete designs need it
+
+    nodes = [codes + sum(sizes[:at]) for at, codes in enumerate(factors)]
+    links = np.tile(nodes[0], len(nodes) - 1), np.concatenate(nodes[1:])
+    graph = coo_array((np.ones(len(links[0])), links), shape=(sum(sizes), sum(sizes)))
+    components, _ = csgraph.connected_components(graph, directed=False)
+    return sum(sizes) - (len(factors) - 1) * int(components)
 
 
 def renumbered(codes: NDArray[np.integer]) -> Codes:

@@ -185,16 +185,20 @@ def finite(number: float) -> float | None:
 def p_of_interval(interval: Callable[[float], tuple[float, float]], null: float, side: int) -> float:
     """`Estimate.p_beyond` by intervals: half the error at which their end reaches ``null``; at most 0.5."""
     place, side = (0, -1) if side > 0 else (1, 1)
-    shown, open_ = 1.0, 1e-15  # the error at which the interval does not hold null, and at which it does
-    if not side * (null - interval(1e-9)[place]) > 0:
-        return 0.5
-    if side * (null - interval(1 - open_)[place]) > 0:
-        return open_ / 2
-    while shown / open_ > 1.001:
+    return smallest_error(lambda error: side * (null - interval(1 - error)[place]) > 0, 1.001) / 2
+
+
+def smallest_error(shows: Callable[[float], bool], closeness: float) -> float:
+    """The smallest error from 1e-15 to 1 at which something is shown, up to a factor; 1 if it is not shown at all."""
+    shown, open_ = 1.0, 1e-15
+    if not shows(1 - 1e-9):
+        return 1.0
+    if shows(open_):
+        return open_
+    while shown / open_ > closeness:
         middle = math.sqrt(shown * open_)
-        beyond = side * (null - interval(1 - middle)[place]) > 0
-        shown, open_ = (middle, open_) if beyond else (shown, middle)
-    return shown / 2
+        shown, open_ = (middle, open_) if shows(middle) else (shown, middle)
+    return shown
 
 
 def t_quantile(df: float, share: float) -> float:

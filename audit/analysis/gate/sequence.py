@@ -22,18 +22,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.estimate import t_quantile
+from audit.analysis.estimators.estimate import smallest_error, t_quantile, t_share_below
 
 _DECLINE = 1.5
 #: Bets, in standard errors: one of them is near the excess that there is.
 _BETS = np.array([0.5, 1.0, 2.0, 4.0, 8.0])
 #: What the first set of questions has of the baseline's part of the error; further sets share the rest.
 _FIRST_SET = 0.8
-_LEAST_P = 1e-15
+
+N = TypeVar("N", bound="Noise")
 
 
 def share_of_look(number: int) -> float:
@@ -42,18 +44,61 @@ def share_of_look(number: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A figure on one night, against its baseline.
+class Noise:
+    """What the change of a figure since its baseline is uncertain by.
+
+    Attributes
+    ----------
+    se, base_se, df : float
+        Standard errors of the night's part and of the baseline's, and their degrees of freedom. 0: known exactly.
+    run_variance, base_run_variance : float
+        Variance of the figure between the night's ``runs``, and between the baseline's. With two or more of each, the
+        errors over nights follow from these variances, of all nights so far.
+    """
+
+    se: float = 0.0
+    base_se: float = 0.0
+    df: float = math.inf
+    run_variance: float = 0.0
+    base_run_variance: float = 0.0
+    runs: int = 1
+    base_runs: int = 1
+
+    @property
+    def total(self) -> float:
+        """Standard error of the change."""
+        return math.hypot(self.se, self.base_se)
+
+    def reach(self, alpha: float) -> float:
+        """How far a two-sided interval reaches to either side."""
+        return self.total * t_quantile(self.df, 1 - alpha / 2)
+
+    def p_above(self, excess: float) -> float:
+        """One-sided p-value of "there is no excess"."""
+        if math.isnan(excess):
+            return 1.0
+        if self.total == 0:
+            return 0.0 if excess > 0 else 1.0
+        return t_share_below(self.df, -excess / self.total)
+
+    @classmethod
+    def of_runs(cls, before: Sequence[float], now: Sequence[float]) -> Noise:
+        """From a figure's values in the runs of the baseline and in those of the night, which hold the items' noise."""
+        base, own = float(np.var(before, ddof=1)), float(np.var(now, ddof=1))
+        if math.isnan(base + own):  # a run without a value
+            return cls(math.inf, math.inf)
+        (found,) = _with_all_runs([cls(0.0, 0.0, 0.0, own, base, len(now), len(before))])
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look(Noise):
+    """A figure on one night, against its baseline, with its noise.
 
     Attributes
     ----------
     up, down : float
         The least harm if the figure moved up or down; -inf if that side is no harm.
-    se, base_se, df : float
-        Standard errors of the night's noise and of the baseline's, and their degrees of freedom. 0: known exactly.
-    run_variance, base_run_variance : float
-        Variance of the figure between the night's ``runs``, and between the baseline's. With two or more of each, the
-        errors follow from these variances, over all nights so far, instead of from ``se`` and ``base_se``.
     questions, answers : str
         Hashes of the questions that both share, and of the answers.
     accumulates : bool
@@ -62,13 +107,6 @@ class Look:
 
     up: float
     down: float
-    se: float
-    base_se: float = 0.0
-    df: float = math.inf
-    run_variance: float = 0.0
-    base_run_variance: float = 0.0
-    runs: int = 1
-    base_runs: int = 1
     questions: str = ""
     answers: str = ""
     accumulates: bool = True
@@ -88,28 +126,21 @@ def p_of_harm(looks: Sequence[Look], margin: float) -> float:
     """
     if not looks or not math.isfinite(max(looks[-1].up, looks[-1].down)):
         return 1.0
-    if not shows(looks, margin, 1.0 - 1e-9):
-        return 1.0
-    shown, open_ = 1.0, _LEAST_P
-    if shows(looks, margin, open_):
-        return open_
-    while shown / open_ > 1.01:
-        middle = math.sqrt(shown * open_)
-        shown, open_ = (middle, open_) if shows(looks, margin, middle) else (shown, middle)
-    return shown
+    return smallest_error(lambda alpha: shows(looks, margin, alpha), 1.01)
 
 
 def evidence(looks: Sequence[Look], margin: float, of_baseline: float) -> float:
     """log M of the last look, with the error ``of_baseline`` for the bound of the baseline's noise."""
     sides = [side for side in ("up", "down") if any(getattr(look, side) > -math.inf for look in looks)]
+    if not sides:
+        return -math.inf
     sets: dict[str, int] = {}
-    looks = _with_all_runs(looks)
     running = {side: np.full(len(_BETS), -math.inf) for side in sides}
     last = running
-    for number, look in enumerate(looks, 1):
+    for number, look in enumerate(_with_all_runs(looks), 1):
         place = sets.setdefault(look.questions, len(sets))
         share = _FIRST_SET if place == 0 else (1 - _FIRST_SET) * share_of_look(place)
-        room = _bound(look, of_baseline * share)
+        room = -look.base_se * t_quantile(look.df, of_baseline * share) if look.base_se else 0.0
         weight = math.log(share_of_look(number))
         last = {}
         for side in sides:
@@ -121,32 +152,21 @@ def evidence(looks: Sequence[Look], margin: float, of_baseline: float) -> float:
             last[side] = weight + bet
             if look.accumulates:
                 running[side] = last[side] = np.logaddexp(running[side], weight) + bet
-    if not sides:
-        return -math.inf
-    return float(special.logsumexp([special.logsumexp(of) - math.log(len(_BETS)) for of in last.values()])) - math.log(
-        len(sides)
-    )
+    return float(special.logsumexp(np.concatenate(list(last.values())))) - math.log(len(_BETS) * len(sides))
 
 
-def _with_all_runs(looks: Sequence[Look]) -> list[Look]:
-    """The looks with errors from the variance between runs, of all nights until each."""
+def _with_all_runs(nights: Sequence[N]) -> list[N]:
+    """The nights with errors from the variance between runs, of all nights until each."""
     found, squares, df = [], 0.0, 0
-    for look in looks:
-        if look.runs > 1 and look.base_runs > 1:
+    for night in nights:
+        if night.runs > 1 and night.base_runs > 1:
             if df == 0:
-                squares, df = look.base_run_variance * (look.base_runs - 1), look.base_runs - 1
-            squares, df = squares + look.run_variance * (look.runs - 1), df + look.runs - 1
-            se, base_se = math.sqrt(squares / df / look.runs), math.sqrt(squares / df / look.base_runs)
-            look = replace(look, se=se, base_se=base_se, df=df)
-        found.append(look)
+                squares, df = night.base_run_variance * (night.base_runs - 1), night.base_runs - 1
+            squares, df = squares + night.run_variance * (night.runs - 1), df + night.runs - 1
+            se, base_se = math.sqrt(squares / df / night.runs), math.sqrt(squares / df / night.base_runs)
+            night = replace(night, se=se, base_se=base_se, df=df)
+        found.append(night)
     return found
-
-
-def _bound(look: Look, error: float) -> float:
-    """One-sided bound of the baseline's noise."""
-    if look.base_se == 0:
-        return 0.0
-    return -look.base_se * t_quantile(look.df, error)
 
 
 def _score(excess: float, se: float, df: float) -> float:

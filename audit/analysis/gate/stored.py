@@ -7,22 +7,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.gate.against_baseline import Runs, gated_figures
-from audit.analysis.gate.limits import limit_checks
-from audit.analysis.gate.results import GateReport, OpenFails
-from audit.analysis.gate.rules import GateRules, check_rules
+from audit.analysis.gate.rules import GateRules, check_rules, limit_checks
 from audit.analysis.gate.same_items import TableOf
 from audit.analysis.gate.sequence import Look
 from audit.analysis.table import Table
-from audit.results import AuditResult, FigureName
+from audit.results import AuditResult, GatedFigure, GateReport, OpenFails
 from audit.store import Night, Store
 from backends.errors import ConfigError
 
-#: What a night records of a figure and of a limit, for `audit history`.
+#: What a night records of a figure and of a limit, for `audit history` and the nights that follow.
 _OF_FIGURE = {"model", "suite", "measure", "where", "verdict"}
-_OF_LIMIT = {*_OF_FIGURE, "limit", "at_least", "at_most"}
+_OF_LIMIT = {*_OF_FIGURE, "limit", "at_least", "at_most", "answers"}
 #: Stands for the baseline of the nights on which limits alone are checked.
 _LIMITS = "limits"
 
@@ -82,55 +81,39 @@ def check_run(
     """
     old = [] if before is None else before.measures
     check_rules([measure.spec for measure in (*current.measures, *old)], rules.margins, rules.limits)
-    nights = [night for night in store.nights.all() if _is_before(night, current)]
-    limits, of_limits = limit_checks(current, tables, rules.limits, nights)
+    nights = [n for n in store.nights.all() if n.facts["at"] < current.started and n.run_id != current.run_id]
+    figures: list[GatedFigure] = []
+    looks: dict[str, Look] = {}
+    if before is not None:
+        earlier: dict[str, list[Look]] = {}
+        for facts in (facts for n in nights if n.baseline == before.run_id for facts in n.facts["figures"]):
+            earlier.setdefault(facts["id"], []).append(Look(**facts["of_sequence"]))
+        figures, looks = gated_figures(
+            Runs(before, current, stored_tables(store, before), tables, rules.margins, earlier)
+        )
     report = GateReport(
         run_id=current.run_id,
         baseline_run_id=None if before is None else before.run_id,
         confidence=current.confidence,
         open_fails=rules.open_fails,
-        figures=[],
-        limits=limits,
+        figures=figures,
+        limits=limit_checks(current, tables, rules.limits, nights),
     )
-    looks: dict[str, Look] = {}
-    if before is not None:
-        runs = Runs(before, current, stored_tables(store, before), tables)
-        earlier = _earlier([night for night in nights if night.baseline == before.run_id])
-        figures, looks = gated_figures(runs, rules.margins, earlier)
-        report = report.model_copy(update={"figures": figures})
     if record and report.checks:
-        store.nights.write(
-            Night(report.baseline_run_id or _LIMITS, current.run_id, _facts(report, current, looks, of_limits))
-        )
+        store.nights.write(Night(report.baseline_run_id or _LIMITS, current.run_id, _facts(report, current, looks)))
     return report
 
 
-def _is_before(night: Night, current: AuditResult) -> bool:
-    return bool(night.facts["at"] < current.started) and night.run_id != current.run_id
-
-
-def _earlier(nights: list[Night]) -> dict[str, list[Look]]:
-    found: dict[str, list[Look]] = {}
-    for facts in (facts for night in nights for facts in night.facts["figures"]):
-        name = FigureName(facts["suite"], facts["measure"], facts["where"], facts["model"])
-        found.setdefault(name.id, []).append(Look(**facts["of_sequence"]))
-    return found
-
-
-def _facts(
-    report: GateReport, current: AuditResult, looks: Mapping[str, Look], of_limits: Mapping[str, str]
-) -> dict[str, object]:
+def _facts(report: GateReport, current: AuditResult, looks: Mapping[str, Look]) -> dict[str, object]:
     """What a night records: the verdicts, and for the nights that follow its looks."""
+    as_stored: dict[str, Any] = {"mode": "json", "by_alias": False}
     figures = [
-        {
-            **figure.model_dump(mode="json", include=_OF_FIGURE, by_alias=False),
-            "of_sequence": asdict(looks[figure.figure.id]),
-        }
+        {**figure.model_dump(include=_OF_FIGURE, **as_stored), "id": id, "of_sequence": asdict(looks[id])}
         for figure in report.figures
-        if figure.figure.id in looks
+        if (id := figure.figure.id) in looks
     ]
-    limits = [check.model_dump(mode="json", include=_OF_LIMIT, by_alias=False) for check in report.limits]
-    return {"at": current.started, "figures": figures, "limits": limits, "of_limits": dict(of_limits)}
+    limits = [check.model_dump(include=_OF_LIMIT, **as_stored) for check in report.limits]
+    return {"at": current.started, "figures": figures, "limits": limits}
 
 
 def stored_tables(store: Store, result: AuditResult) -> TableOf:

@@ -76,7 +76,7 @@ def _rows(history: History, of_condition: Sequence[Series], number: Mapping[str,
     rows: list[Row] = []
     changes: dict[str, list[str]] = {}
     for series in of_condition:
-        for segment_number, segment in enumerate(history.segments(series)):
+        for segment_number, segment in enumerate(segments(history, series)):
             for point in segment:
                 row = {"t": _ms(point.at), "m": number[series.model], "g": segment_number, "s": figure(point)}
                 row |= estimate_fields(point, series.neutral)
@@ -87,6 +87,27 @@ def _rows(history: History, of_condition: Sequence[Series], number: Mapping[str,
                     changes.setdefault(point.at, []).extend(said)
     rows += [{"t": _ms(at), "c": changed} for at, changed in changes.items()]
     return rows + [{"t": _ms(gap.at), "a": one_line(gap.why)} for gap in history.absences]
+
+
+def segments(history: History, series: Series) -> list[list[Point]]:
+    """Runs of points that may be joined by a line.
+
+    A segment ends if a run of the same audit lacks the figure, a run is absent, the figure has no value, or the suite
+    changes.
+    """
+    place = {run.id: i for i, run in enumerate(history.runs)}
+    found: list[list[Point]] = []
+    for point in series.points:
+        before = found[-1][-1] if found else point
+        start, end = (history.runs[place[of.run_id]] for of in (before, point))
+        between = history.runs[place[start.id] + 1 : place[end.id]]
+        is_gap = before.value is None or point.value is None or not point.comparable
+        is_gap |= any(run.title in (start.title, end.title) for run in between)
+        is_gap |= any(_ms(start.at) < _ms(gap.at) < _ms(end.at) for gap in history.absences)
+        if is_gap or not found:
+            found.append([])
+        found[-1].append(point)
+    return found
 
 
 def _value_axis(everything: Sequence[Series]) -> list[float]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from audit.analysis.gate.results import Check, GateReport
 from audit.report.phrases.gate import (
     check_title,
     check_words,
@@ -19,7 +18,7 @@ from audit.report.phrases.gate import (
     over_nights_phrase,
 )
 from audit.report.templating import environment
-from audit.results import OPEN_VERDICTS
+from audit.results import OPEN_VERDICTS, Check, GateReport
 
 _NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -6,11 +6,19 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from audit.analysis.gate.results import Check, GatedFigure, GateReport
 from audit.report.formatting import distinct_decimals, factor_label, measure_label, number, where_label
 from audit.report.plain_text import one_line
 from audit.report.templating import words
-from audit.results import OPEN_VERDICTS, AuditResult, LimitCheck, LimitVerdict, SuiteInfo
+from audit.results import (
+    OPEN_VERDICTS,
+    AuditResult,
+    Check,
+    GatedFigure,
+    GateReport,
+    LimitCheck,
+    LimitVerdict,
+    SuiteInfo,
+)
 
 #: The most pressing first.
 _WORDS: Mapping[LimitVerdict, str] = {"broken": "Broken", "insufficient evidence": "Not decided", "met": "Met"}

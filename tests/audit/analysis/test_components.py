@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit.analysis.components import components, suite_components
-from audit.analysis.estimators.design import Design
-from audit.analysis.estimators.means import sources
+from audit.analysis.power import suite_components
 from audit.analysis.table import Table
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 N, M = 30, 20
-DESIGN = Design(N * M, {"occupation": np.repeat(np.arange(N), M), "template": np.tile(np.arange(M), N)})
 SPEC = MeasureSpec("gap", "gap", clusters=("occupation", "template"), kind="difference", primary=True)
 
 
@@ -32,19 +29,18 @@ def test_a_balanced_design_gives_the_anova_estimates() -> None:
     y = values(0)
     rows, columns = y.mean(1), y.mean(0)
     rest = ((y - rows[:, None] - columns + y.mean()) ** 2).sum() / ((N - 1) * (M - 1))
-    found = components(sources(y.ravel(), DESIGN))  # type: ignore[arg-type]
-    assert found == pytest.approx(
-        {"occupation": rows.var(ddof=1) - rest / M, "template": columns.var(ddof=1) - rest / N, "cells": rest}
-    )
+    (found,) = suite_components("s", {"a": table_of(y)}, [SPEC])
+    assert found.in_figure == pytest.approx({"occupation": rows.var(ddof=1) / N, "template": columns.var(ddof=1) / M})
+    assert found.of_items == pytest.approx(rest / (N * M))
 
 
 def test_differences_have_components_of_their_own() -> None:
     y, noise = values(2), np.random.default_rng(3).normal(0, 0.01, (N, M))
     found = suite_components("s", {"a": table_of(y), "b": table_of(y + noise)}, [SPEC])
     assert [(one.model, one.against) for one in found] == [("a", None), ("b", None), ("b", "a")]
-    assert (found[0].levels, found[0].n_items, found[0].sampling) == ({"occupation": N, "template": M}, N * M, None)
-    assert found[2].cross == pytest.approx(1e-4, rel=0.2)
-    assert max(found[2].factors.values()) < 1e-4
+    assert (found[0].levels, found[0].n_items) == ({"occupation": N, "template": M}, N * M)
+    assert found[2].of_items == pytest.approx(1e-4 / (N * M), rel=0.2)
+    assert max(found[2].in_figure.values()) < 1e-5
 
 
 def test_one_level_separates_nothing() -> None:

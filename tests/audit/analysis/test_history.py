@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
-from audit.analysis.history import Absence, History, absences, history, stored_results
+from audit.analysis.history import Absence, History, history, stored_results
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
+from audit.report.charts.trend import segments as segments_of
 from audit.results import AuditResult, ModelInfo
-from audit.schedule.journal import Journal
+from audit.schedule.journal import Journal, absences
 from audit.store import Store
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
@@ -66,7 +67,7 @@ def test_a_run_without_the_figure_leaves_a_gap() -> None:
 
 def segments(found: History) -> list[list[str]]:
     (series,) = found.series
-    return [[point.run_id for point in segment] for segment in found.segments(series)]
+    return [[point.run_id for point in segment] for segment in segments_of(found, series)]
 
 
 def test_segment_ends_at_gaps_and_other_suites() -> None:

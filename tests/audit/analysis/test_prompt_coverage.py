@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from audit.analysis.evaluate import prompt_coverage
+from audit.analysis.measures import prompt_coverage
 from audit.analysis.table import Table
 from audit.results import PromptCoverage
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row

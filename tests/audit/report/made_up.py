@@ -87,7 +87,6 @@ def comparison(a: Measure, b: Measure, margin: float = 0.02, **more: Any) -> Com
         "bound_high": difference,
         "p": 0.01,
         "p_holm": 0.03,
-        "effect_size": 0.4,
         "margin": margin,
         "minimum_detectable_effect": 0.03,
         "n_items": a.n_items,

@@ -19,7 +19,7 @@ from tests.audit.report import made_up as mu
 
 CONFIG = AuditSource(config="my audits/mine.py", db="mine.db")
 COMPONENTS = VarianceComponents(
-    suite="toy", measure="gap", where={}, model="a", factors={"item": 0.1}, cross=None, sampling=None, in_figure={},
+    suite="toy", measure="gap", where={}, model="a", of_items=0.0, in_figure={},
     levels={"item": 60}, n_items=60,
 )  # fmt: skip
 

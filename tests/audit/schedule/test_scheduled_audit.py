@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from audit.analysis.gate.results import GatedFigure, GateReport
 from audit.cli import main
 from audit.report.exports.gate import gate_json
+from audit.results import GatedFigure, GateReport
 from audit.schedule.journal import Journal
 from audit.schedule.scheduled_audit import RunOutcome, run_slot
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.analysis.comparing.agreement import agreement, ranks, spearman
+from audit.analysis.comparing.agreement import agreement, spearman
 from audit.report.phrases.history import agreement_scope
 from audit.results import AuditResult
 from suites.base import MeasureSpec
@@ -56,7 +56,8 @@ def test_rho_is_scipys(ties: bool) -> None:
 
 
 def test_ranks_are_shared_by_equal_values() -> None:
-    assert ranks([0.2, 0.5, 0.5, 0.1]) == [3, 1.5, 1.5, 4]
+    (figure,) = agreement([run({"one": {"a": 0.2, "b": 0.5, "c": 0.5, "d": 0.1}})]).figures
+    assert figure.ranks == {"a": 3, "b": 1.5, "c": 1.5, "d": 4}
 
 
 def test_the_interval_is_bonett_and_wrights() -> None:

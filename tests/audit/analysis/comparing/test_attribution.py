@@ -18,7 +18,7 @@ from audit.analysis.comparing.attribution import (
     with_engine_noise,
 )
 from audit.analysis.comparing.comparisons import compare_models
-from audit.analysis.evaluate import evaluate_suite
+from audit.analysis.measures import evaluate_suite
 from audit.analysis.table import Table
 from audit.report.phrases.comparisons import describe
 from audit.results import Rung

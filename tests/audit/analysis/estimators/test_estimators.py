@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW, ttost_paired
 
-from audit.analysis.decisions import false_discovery, holm
+from audit.analysis.decisions import corrected
 from audit.analysis.estimators.correlations import Correlated, correlation, correlation_difference
 from audit.analysis.estimators.design import Design
 from audit.analysis.estimators.estimate import Between, Estimate, Student, Wider
@@ -174,8 +174,8 @@ def test_templates_that_follow_the_covariate_differently_widen_a_correlation() -
 
 def test_families_are_those_of_statsmodels() -> None:
     p = np.append(RNG(10).uniform(0, 0.2, 12) ** 2, np.nan)
-    for correct, method in ((holm, "holm"), (false_discovery, "fdr_bh")):
-        found = correct(p, 0.05)
+    for is_primary, method in ((True, "holm"), (False, "fdr_bh")):
+        found = corrected(p, np.full(13, is_primary), 0.05)
         rejected, adjusted, _, _ = multipletests(p[:-1], 0.05, method)
         assert found.p[:-1] == pytest.approx(adjusted)
         assert math.isnan(found.p[-1])

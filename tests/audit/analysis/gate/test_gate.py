@@ -15,16 +15,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.analysis.gate.against_baseline import Runs, gated_figures
-from audit.analysis.gate.limits import limit_checks
-from audit.analysis.gate.results import GatedFigure, GateReport
-from audit.analysis.gate.rules import check_rules
+from audit.analysis.gate.rules import check_rules, limit_checks
 from audit.analysis.gate.same_items import harm_of
 from audit.analysis.gate.sequence import Look, p_of_harm, share_of_look, shows
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
 from audit.report.exports.gate import gate_json, gate_markdown, junit_xml
 from audit.report.phrases.gate import check_words
-from audit.results import AuditResult, LimitCheck, SuiteInfo
+from audit.results import AuditResult, GatedFigure, GateReport, LimitCheck, SuiteInfo
 from audit.store import Night
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, MeasureSpec, Row
@@ -85,8 +83,7 @@ def gated(
     margins: Mapping[str, float] | float = 0.02,
     earlier: Mapping[str, Sequence[Look]] | None = None,
 ) -> tuple[list[GatedFigure], dict[str, Look]]:
-    runs = Runs(before.result, now.result, before.of, now.of)
-    return gated_figures(runs, margins, earlier or {})
+    return gated_figures(Runs(before.result, now.result, before.of, now.of, margins, earlier or {}))
 
 
 def figure_of(now: Run, before: Run, margins: Mapping[str, float] | float = 0.02) -> GatedFigure:
@@ -337,7 +334,7 @@ def test_a_shift_of_each_run_is_allowed_for_where_each_night_asks_three() -> Non
 
 def limits_of(
     run: Run, limits: Mapping[str, tuple[float | None, float | None]], nights: Sequence[Night] = ()
-) -> tuple[list[LimitCheck], dict[str, str]]:
+) -> list[LimitCheck]:
     return limit_checks(run.result, run.of, limits, nights)
 
 
@@ -345,18 +342,18 @@ YES = MeasureSpec("yes", "p", clusters=CLUSTERS, neutral=None, kind="share", is_
 
 
 def test_limits_are_decided_on_the_interval() -> None:
-    (met,), _ = limits_of(Run(np.zeros((20, 10)), YES), {"yes": (None, 0.05)})
+    (met,) = limits_of(Run(np.zeros((20, 10)), YES), {"yes": (None, 0.05)})
     assert met.verdict == "met", "0 yes in 200: Wilson's upper end is .019"
-    (broken,), _ = limits_of(Run(np.ones((20, 10)), YES), {"yes": (None, 0.05)})
+    (broken,) = limits_of(Run(np.ones((20, 10)), YES), {"yes": (None, 0.05)})
     assert broken.verdict == "broken"
     half = np.where(np.arange(200).reshape(20, 10) % 16 == 0, 1.0, 0.0)
-    (open_,), _ = limits_of(Run(half, YES), {"yes": (None, 0.05)})
+    (open_,) = limits_of(Run(half, YES), {"yes": (None, 0.05)})
     assert (open_.verdict, open_.open_because) == ("insufficient evidence", None)
 
 
 def test_a_model_that_refuses_its_worst_items_meets_no_limit() -> None:
     run = Run(refused(BASE, 0.1), SHARE)
-    check, refusals = limits_of(run, {"picks": (None, 0.25), "refusals": (None, 0.3)})[0]
+    check, refusals = limits_of(run, {"picks": (None, 0.25), "refusals": (None, 0.3)})
     assert (check.verdict, check.open_because, check.n_missing) == ("insufficient evidence", "missing answers", 14)
     assert report_of([], limits=[check]).exit_code == 3
     assert refusals.verdict == "met"
@@ -366,14 +363,14 @@ def test_a_model_that_refuses_its_worst_items_meets_no_limit() -> None:
 def test_what_breaks_a_limit_on_one_of_many_nights_may_be_chance() -> None:
     values = np.where(np.random.default_rng(4).random((40, 10)) < 0.15, 1.0, 0.0)
     run = Run(values, YES)
-    (check,), hashes = limits_of(run, {"yes": (None, 0.08)})
+    (check,) = limits_of(run, {"yes": (None, 0.08)})
     assert check.tonight == "broken"
-    (name,) = hashes
-    nights = [Night("limits", str(k), {"of_limits": {name: str(k)}}) for k in range(60)]
-    (late,), _ = limits_of(run, {"yes": (None, 0.08)}, nights)
+    facts = check.model_dump(by_alias=False)
+    nights = [Night("limits", str(k), {"limits": [{**facts, "answers": str(k)}]}) for k in range(60)]
+    (late,) = limits_of(run, {"yes": (None, 0.08)}, nights)
     assert (late.verdict, late.tonight, late.look) == ("insufficient evidence", "broken", 61)
-    repeated = [Night("limits", "0", {"of_limits": hashes}), *nights]
-    assert limits_of(run, {"yes": (None, 0.08)}, repeated)[0][0].look == 1
+    repeated = [Night("limits", "0", {"limits": [facts]}), *nights]
+    assert limits_of(run, {"yes": (None, 0.08)}, repeated)[0].look == 1
 
 
 def test_misspelt_margins_and_limits_are_refused() -> None:
@@ -389,7 +386,7 @@ def test_misspelt_margins_and_limits_are_refused() -> None:
 def test_reports_for_ci_systems_whatever_characters_a_name_has() -> None:
     now, before = Run(BASE + 0.1), Run(BASE)
     figures = [figure.model_copy(update={"model": "m\x00<\ud800"}) for figure in gated(now, before)[0]]
-    report = report_of(figures, limits=limits_of(Run(np.ones((20, 10)), YES), {"yes": (None, 0.05)})[0])
+    report = report_of(figures, limits=limits_of(Run(np.ones((20, 10)), YES), {"yes": (None, 0.05)}))
     assert report.exit_code == 3
     root = ElementTree.fromstring(junit_xml(report))
     assert len(root.findall(".//failure")) == 2

@@ -33,8 +33,8 @@ def test_a_design_of_another_size_detects_what_it_should():
     between, spread, rest = 0.02, 0.03, 0.1
     v_c = rest**2 / 1000
     found = VarianceComponents(
-        suite="s", measure="m", where={}, model="b", against="a", factors={"o": between**2, "t": spread**2},
-        cross=rest**2, sampling=None, in_figure={"o": between**2 / 40 + v_c, "t": spread**2 / 25 + v_c},
+        suite="s", measure="m", where={}, model="b", against="a", of_items=v_c,
+        in_figure={"o": between**2 / 40 + v_c, "t": spread**2 / 25 + v_c},
         levels={"o": 40, "t": 25}, n_items=1000,
     )  # fmt: skip
     detects = Planned.of(found).detects({"o": 20, "t": 10}, 200, 0.05)

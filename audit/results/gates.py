@@ -7,17 +7,51 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from audit.results import HIDDEN, OPEN_VERDICTS, LimitCheck, OpenBecause, Reported
-from audit.results.figures import OfItems
+from audit.results.comparisons import OpenBecause
+from audit.results.figures import OfItems, Reported
 from backends.base import Scalar
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
+LimitVerdict = Literal["met", "broken", "insufficient evidence"]
+#: Verdicts that leave the question open.
+OPEN_VERDICTS = ("inconclusive", "not comparable", "insufficient evidence")
+#: Reasons that a model could exploit: missing answers, items that no longer have a value, and answers that are known
+#: less closely than before.
+HIDDEN = ("missing answers", "unpaired items", "wider bounds")
 #: Why a figure cannot be compared with the baseline.
 Obstacle = Literal["not in the baseline", "not in the run", "measured differently", "nothing in common"]
+#: Which open questions fail a gate: none, those that missing answers leave open, or all.
+OpenFails = Literal["none", "missing", "all"]
 
 
-class GatedFigure(OfItems, Reported):
-    """One figure against the baseline.
+class _Checked(OfItems, Reported):
+    """A figure that is checked on every night.
+
+    Attributes
+    ----------
+    low, high : float or None
+        The interval that decides, whatever the ``n_missing`` answers would have been.
+    look : int
+        The number of this look at new answers. A repeated run keeps its number.
+    n_items, n_missing : int
+        Questions answered, and those with a missing answer.
+    """
+
+    model: str
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+    low: float | None = None
+    high: float | None = None
+    look: int = 1
+    n_items: int = 0
+    n_missing: int = 0
+    population: str = ""
+    open_because: OpenBecause | None = None
+
+
+class GatedFigure(_Checked):
+    """One figure against the baseline; ``low`` to ``high`` is the change, current minus baseline.
 
     Attributes
     ----------
@@ -26,8 +60,6 @@ class GatedFigure(OfItems, Reported):
         others are of this run alone, at its confidence.
     tonight
         What this run alone would say; None if it cannot be compared.
-    look : int
-        The number of this look at new answers since the baseline was set. A repeated run keeps its number.
     on_shared : bool
         Whether it is about the questions that both runs asked. If not, they share too few, and the figures' intervals
         over new questions decide.
@@ -35,61 +67,58 @@ class GatedFigure(OfItems, Reported):
         Whether the same question has the same answer every time, so that the change is known exactly.
     baseline, current, change : float or None
         Over the questions that both runs answered.
-    low, high : float or None
-        Interval of the change (current minus baseline), whatever the ``n_missing`` answers would have been.
-    harm_low, harm_high : float or None
-        Interval of the harm.
     new_low, new_high : float or None
         Interval of the change over new questions of these kinds; None where that is unknown.
     p_regressed : float or None
         Corrected over the suite's figures, and valid on whatever night it is read.
     neutral : float or None
         The value from which harm is measured; None if any change is harm.
-    n_items, n_missing, n_unpaired : int
-        Questions answered in both runs; with a missing answer; and with a value, by design, in one run alone.
+    n_unpaired : int
+        Questions with a value, by design, in one run alone.
     is_defined : bool
         Whether the run has a value of the figure, or bounds.
     obstacle
         Why it is not comparable; ``differing`` are the parts that are measured differently (then, now).
     """
 
-    model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     verdict: GateVerdict
     tonight: GateVerdict | None = None
-    look: int = 1
     on_shared: bool = False
     is_exact: bool = False
     baseline: float | None = None
     current: float | None = None
     change: float | None = None
-    low: float | None = None
-    high: float | None = None
-    harm_low: float | None = None
-    harm_high: float | None = None
     new_low: float | None = None
     new_high: float | None = None
     p_regressed: float | None = None
     margin: float | None = None
     neutral: float | None = None
-    n_items: int = 0
-    n_missing: int = 0
     n_unpaired: int = 0
     primary: bool = False
-    population: str = ""
-    open_because: OpenBecause | None = None
     is_defined: bool = True
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
 
 
+class LimitCheck(_Checked):
+    """A figure against an absolute limit, by its interval.
+
+    ``limit`` is what is limited: the measure itself, or its ``coverage`` or ``refusals``. ``value`` is over the items
+    with a readable answer. Of the missing ``n_without_value`` were answered, but say nothing of the figure. "Broken"
+    holds over all nights on which the limit was checked; ``tonight`` is what this run alone says. ``answers``: a hash.
+    """
+
+    limit: str
+    at_least: float | None
+    at_most: float | None
+    value: float | None
+    verdict: LimitVerdict
+    tonight: LimitVerdict | None = None
+    n_without_value: int = 0
+    answers: str = ""
+
+
 Check = GatedFigure | LimitCheck
-
-
-#: Which open questions fail a gate: none, those that missing answers leave open, or all.
-OpenFails = Literal["none", "missing", "all"]
 
 
 class GateReport(Reported):
@@ -115,13 +144,9 @@ class GateReport(Reported):
     @property
     def failures(self) -> list[Check]:
         """The checks that make the gate fail."""
-        return [check for check in self.checks if self._fails(check)]
-
-    def _fails(self, check: Check) -> bool:
-        if check.verdict in OPEN_VERDICTS:
-            hidden = self.open_fails == "missing" and check.open_because in HIDDEN
-            return hidden or self.open_fails == "all"
-        return check.verdict in ("regressed", "broken")
+        failing = ("regressed", "broken", *(OPEN_VERDICTS if self.open_fails == "all" else ()))
+        hidden = HIDDEN if self.open_fails == "missing" else ()
+        return [check for check in self.checks if check.verdict in failing or check.open_because in hidden]
 
     @property
     def exit_code(self) -> int:
