@@ -286,6 +286,23 @@ def test_correlations_of_equal_counts_are_inconclusive() -> None:
     assert "identical answers give no interval" in describe(found)
 
 
+def test_correlations_of_which_one_has_bounds_differ_by_bounds() -> None:
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="share")
+    rng = np.random.default_rng(3)
+
+    def rows(noise: np.ndarray) -> list[Row]:
+        values = {o: IdentifiedInterval.exact(float(o / 12 + noise[o])) for o in range(12)}
+        return [Row(f"{o}", {"occupation": o, "share": o / 12}, {"p": value}) for o, value in values.items()]
+
+    a, b = (rows(rng.normal(0, 0.3, 12)) for _ in range(2))
+    (exact,) = compared({"a": a, "b": b}, [spec], suite="s")
+    b[3] = replace(b[3], values={"p": IdentifiedInterval(None, 0.0, 1.0)})
+    (found,) = compared({"a": a, "b": b}, [spec], suite="s")
+    assert exact.difference is not None
+    assert found.difference is None
+    assert found.bound_low < found.bound_high  # type: ignore[operator]
+
+
 def test_the_detectable_difference_by_hand() -> None:
     half = np.random.default_rng(14).normal(0, 0.1, 30)
     apart = np.concatenate([half, -half])  # without skewness
