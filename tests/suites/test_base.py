@@ -56,6 +56,12 @@ def test_bounds_are_reached_and_a_result_has_a_value_where_all_operands_have_one
     assert IdentifiedInterval.mean([a, b]).value == (math.fsum([a.value, b.value]) / 2 if known else None)
 
 
+def test_the_mean_of_drawn_values_has_their_variance():
+    one, other, unknown = (IdentifiedInterval(0.5, 0.5, 0.5, variance) for variance in (0.04, 0.08, None))
+    assert IdentifiedInterval.mean([one, other]).draw_variance == pytest.approx((0.04 + 0.08) / 4)
+    assert IdentifiedInterval.mean([one, unknown]).draw_variance is None
+
+
 @pytest.mark.parametrize(("value", "low", "high"), [(0.5, 0.6, 0.7), (None, 0.7, 0.6), (None, -math.inf, 0.0)])
 def test_an_interval_without_order_or_end_is_refused(value, low, high):
     with pytest.raises(ValueError, match="finite low <= value <= high"):
