@@ -44,7 +44,7 @@ async def test_runs_and_the_trend_are_shown(store: Store, result: StoredResult) 
     assert result.run_id in (await get(store, "/")).text
     assert (await get(store, "/trend")).text == "the trend"
     run = (await get(store, f"/run/{result.run_id}")).text
-    assert '<p class="verdict">Undecided for both models: neither a bias nor its absence is shown.</p>' in run
+    assert '<p class="verdict">org/planted stays within 2 points of neutral.</p>' in run
     report = (await get(store, "/run/last/report")).text
     assert "data-plot" in report
     assert '<a href="/">All runs</a>' in report
