@@ -330,6 +330,13 @@ def needed_for(request: Request) -> set[Capability]:
     return {"score", *chat, *(("score_alone",) if request.first_given else ())}
 
 
+def _needed_for(items: Iterable[Item]) -> set[Capability]:
+    """What the audited model must be able to do: the same for all requests of one form."""
+    asked = [item.request for item in items if item.scorer is None]
+    forms = {(type(one), type(getattr(one, "prompt", "")), getattr(one, "first_given", False)): one for one in asked}
+    return set[Capability]().union(*map(needed_for, forms.values()))
+
+
 def primary_charts(specs: Iterable[MeasureSpec]) -> list[Chart]:
     """A chart of each primary figure, and one by each factor whose levels have the same figure, at most two at once."""
     figures = [spec for spec in specs if not spec.is_subgroup]
@@ -458,20 +465,26 @@ class Suite(ABC):
 
     @cached_property
     def needs(self) -> frozenset[Capability]:
-        """What a backend must be able to do, to answer the questions and what follows from them.
+        """What a backend must be able to do, to answer all questions and what follows from them."""
+        return self.needs_of(list(self.items()))
+
+    def needs_of(self, items: Sequence[Item]) -> frozenset[Capability]:
+        """The same for some of the questions.
 
         Where a model cannot score words alone, a follow-up that needs it is missing, and the rest is asked.
         """
-        found: set[Capability] = {"recorded"} if self.recorded else set()
-        for item in self.items():
-            found |= needed_for(item.request) if item.scorer is None else set()
-            for more in self.most_follow_ups(item):
-                found |= needed_for(more.request) - {"score_alone"} if more.scorer is None else set()
-        return frozenset(found)
+        more = [follow for item in items for follow in self.most_follow_ups(item)] if self.goes_on else []
+        recorded: set[Capability] = {"recorded"} if self.recorded else set()
+        return frozenset(recorded | _needed_for(items) | (_needed_for(more) - {"score_alone"}))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether questions may follow from an answer."""
+        return type(self).follow_ups is not Suite.follow_ups
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
         """What follows from the longest possible text, for estimates."""
-        if type(self).follow_ups is Suite.follow_ups or not isinstance(item.request, GenerateRequest):
+        if not (self.goes_on and isinstance(item.request, GenerateRequest)):
             return ()
         return self.follow_ups(item, GenerateResponse(" word" * item.request.sampling.max_tokens, "length"))
 

@@ -25,7 +25,6 @@ from audit.config import AuditConfig
 from audit.prepare.boundaries import BoundaryCheck, check_boundaries
 from audit.results import Measure
 from backends.base import (
-    ClassifyRequest,
     ContinuationScore,
     GenerateRequest,
     GenerateResponse,
@@ -212,10 +211,6 @@ def _of_items(suite: Suite, items: Sequence[Item]) -> Iterator[ConfigError]:
         for name in getattr(suite, option):
             if name not in factors:
                 yield ConfigError(option, name, "no item has this factor", f"Known: {', '.join(sorted(factors))}")
-    kinds = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
-    asked = {kinds[type(item.request)] for item in items if item.scorer is None}
-    if lacking := sorted(asked - {*suite.needs}):
-        yield ConfigError("needs", lacking[0], "its items ask for this, and its needs leave it out", "Add it to needs")
 
 
 def _of_figures(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
 
@@ -25,7 +25,7 @@ from audit.collect.sample import (
 from audit.config import AuditConfig
 from audit.results import FigureName
 from audit.store import Store
-from backends.base import Backend, ClassifyRequest, Description, Form, ScoreRequest, describe
+from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest, describe
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, MeasureSpec, Suite
 
@@ -111,8 +111,9 @@ async def resolve_audit(audit: AuditConfig, store: Store, *, ask: bool = True) -
     models = {name: await _describe(name, backend, store, ask) for name, backend in audit.models.items()}
     scorers = {}
     for suite_name, suite in audit.suites.items():
+        needs = await asyncio.to_thread(suite.needs_of, items[suite_name])
         for model in models.values():
-            _check_capabilities(model, suite_name, suite)
+            _check_capabilities(model, suite_name, needs)
             await asyncio.to_thread(_check_forms, model, suite_name, suite, items[suite_name])
         for scorer, backend in suite.scorers.items():
             scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store, ask)
@@ -214,8 +215,8 @@ def _assign_looks(suite: Suite, items: Sequence[Item], audit: AuditConfig, looks
     return sample.looks([look.items for look in looks])
 
 
-def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:
-    missing = suite.needs - model.description.capabilities
+def _check_capabilities(model: DescribedBackend, suite_name: str, needs: Set[Capability]) -> None:
+    missing = needs - model.description.capabilities
     absent = model.description.absent
     if "recorded" in missing:
         raise ConfigError(

@@ -57,7 +57,7 @@ class Walk:
         self._resolved, self._suites, self._store = resolved, suites, store
         self._run_id, self._runs, self._seed = run_id, range(1, runs + 1), seed
         self.failed: dict[bytes, str] = {}  # why, by the key of each question that failed in this run
-        self.follows = any(_follows(suite) for suite in suites.values())  # whether answers lead to questions
+        self.follows = any(suite.goes_on for suite in suites.values())  # whether answers lead to questions
 
     def visit(self, model: str, suite: str, looks: range, run: int) -> Iterator[Visited]:
         """The items of these looks in order, each with what follows from its answer behind it."""
@@ -68,7 +68,7 @@ class Walk:
     def _look_up(self, model: str, suite: str, items: Sequence[Item], run: int) -> Iterator[Visited]:
         asked = [self._resolved.backend_for(model, suite, item.scorer) for item in items]
         keys = [keyed(of_run(item.request, run), of.fingerprint_id, run) for item, of in zip(items, asked, strict=True)]
-        follows = _follows(self._suites[suite])
+        follows = self._suites[suite].goes_on
         for visited in map(Visited, items, keys, asked, self._store.answers.read(keys)):
             yield visited
             if follows and isinstance(visited.found, Stored):
@@ -139,7 +139,3 @@ class _Missing:
         if isinstance(backend, SupportsSecondAnswers):
             second = RepeatedQuestions(backend, seed, asks)
         return Job(self._of.name, backend, asks, self._cached, self._done, second)
-
-
-def _follows(suite: Suite) -> bool:
-    return type(suite).follow_ups is not Suite.follow_ups

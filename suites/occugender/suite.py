@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Unpack
 
-from backends.base import Capability, Prompt, Response, ScoreRequest
+from backends.base import Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Item, MeasureSpec, Row, Suite
@@ -167,11 +167,6 @@ class OccuGender(Suite):
             **({"prior_corrected": True} if self.baseline.corrected else {}),
             **self._groups_given.signature(self._asked),
         }
-
-    @cached_property
-    def needs(self) -> frozenset[Capability]:
-        """Scores, of chats unless prompts are raw."""
-        return frozenset({"score"} if self.prompt_format == "raw" else {"score", "chat"})
 
     def items(self) -> Iterator[Item]:
         yield from self.baseline.items()
