@@ -64,4 +64,5 @@ async def test_an_estimate_is_near_with_a_look_and_a_bound_without(kind: str, tm
     assert near.cost == pytest.approx(spent, rel=0.20)
     assert bound.is_bound
     assert looked + sent <= most
+    assert looked + near.checking_requests <= bound.checking_requests
     assert spent <= bound.cost

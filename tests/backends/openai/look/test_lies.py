@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.backends.openai.lies.trial import run_trial
+from tests.backends.openai.lies.server import WordServer
+from tests.backends.openai.lies.trial import run_trial, told, trial
 
 #: (lie, style): noticed whether a request gives one answer (odd seeds) or twenty.
 EVERYDAY = (
@@ -52,3 +53,10 @@ def test_all_experiments_pass_an_honest_server(style):
 @pytest.mark.parametrize("lie", ["another model for 10 % after the probe", "another model for requests 100 to 350"])
 def test_another_model_among_many_answers_is_noticed(lie):
     assert run_trial(lie, "lists", 0, n=160).is_noticed
+
+
+async def test_a_lie_ends_a_run_early():
+    server = WordServer("lists", 0, told("draws at temperature 0.7", 0))
+    outcome = await trial(server, n=160)
+    assert "drawn after" in outcome.ended
+    assert server.requests < 80
