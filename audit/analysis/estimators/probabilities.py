@@ -34,7 +34,7 @@ def mean_probability(values: Floats, design: Design) -> Estimate:
     if not 0 < mean < 1 or not plain.interval(0.5)[0] < mean:
         return plain
     survey = _on_log_odds(plain, mean)
-    if design.membership is not None:
+    if design.membership is not None or np.isin(values, (0.0, 1.0)).any():  # shares of a few draws have no log-odds
         return survey
     logits = special.logit(np.clip(values, _LEAST_PART * mean, 1 - _LEAST_PART * (1 - mean)))
     found = sources(logits, design)

@@ -114,6 +114,12 @@ def test_probabilities_are_the_textbooks_cox_or_survey_interval(n: int, m: int, 
     assert found.p_two_sided(found.interval(0.95)[0]) == pytest.approx(0.05)
 
 
+def test_shares_of_a_few_draws_have_the_survey_interval_alone() -> None:
+    p = RNG(5).binomial(10, 0.1, (40, 5)) / 10
+    found = mean_probability(p.ravel(), crossed(40, 5))
+    assert found.interval(0.95) == pytest.approx([float(e[0]) for e in textbook.logit_of_mean(p[None], 0.95)], rel=2e-3)
+
+
 def test_shares_are_the_textbooks_wilson() -> None:
     few = mean_share(np.repeat([1.0, 0.0], [7, 9993]), Design(10_000))
     assert few.interval(0.95) == pytest.approx(proportion_confint(7, 10_000, method="wilson"), rel=1e-3)
