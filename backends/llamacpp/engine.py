@@ -120,7 +120,7 @@ class LlamaEngine(TextEncoder):
         tokens |= {name: token for name, read in others.items() if (token := read(self.vocab)) >= 0}
         return {name: self._token_text(token) for name, token in tokens.items()}
 
-    def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of each text, with exactly one BOS in front if the model wants it, whether or not a template wrote it.
 
         llama.cpp's own server also adds it to a chat whose template writes none.

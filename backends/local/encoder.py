@@ -43,7 +43,7 @@ class TextEncoder(ABC):
         self.kept_endings: dict[Hashable, Any] = {}
 
     @abstractmethod
-    def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of each text, with exactly one BOS in front if the model wants it, whatever a chat's template writes.
 
         Raises `BackendError` for a text that the tokenizer cannot spell (`refuse_unknown`).
@@ -95,9 +95,9 @@ class TextEncoder(ABC):
         """
         return 0
 
-    def encode_alike(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+    def encode_alike(self, texts: Sequence[str]) -> list[list[int]]:
         """As `encode`, in less time for texts that begin alike."""
-        return self.encode(texts, chat=chat)
+        return self.encode(texts)
 
     def encode_endings(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens that texts have behind a `cut`, whatever is before it."""
@@ -123,7 +123,7 @@ class TextEncoder(ABC):
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt, ready to be continued."""
-        return self.encode([self.text(prompt)], chat=not isinstance(prompt, str))[0]
+        return self.encode([self.text(prompt)])[0]
 
     def piece(self, token: int) -> bytes:
         """A token's text, special tokens as they are written."""

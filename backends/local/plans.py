@@ -102,10 +102,8 @@ _Encoded = tuple[str, list[list[int]]] | BackendError
 
 def make_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: Limits) -> list[Plan]:
     """A plan for each request."""
-    plans: dict[int, Plan] = {}
     endings: dict[Hashable, Ending | None] = {}
-    for chat in (False, True):
-        plans |= _short_plans(requests, encoder, limits, chat, endings)
+    plans = _short_plans(requests, encoder, limits, endings)
     encoder.kept_endings = endings  # the next batch has the same ends; all of a run would fill the memory
     rest = [i for i in range(len(requests)) if i not in plans]
     for i, (request, encoded) in zip(rest, encode([requests[i] for i in rest], encoder), strict=True):
@@ -120,15 +118,12 @@ def _short_plans(
     requests: Sequence[ScoreRequest],
     encoder: TextEncoder,
     limits: Limits,
-    chat: bool,
     used: dict[Hashable, Ending | None],
 ) -> dict[int, Plan]:
     """Plans of those requests that can be cut, whose end others have too, and of which nothing is unusual."""
     alike: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     prompts: dict[int, str] = {}
     for i, request in enumerate(requests):
-        if isinstance(request.prompt, str) == chat:
-            continue
         try:
             prompt = encoder.text(request.prompt)
         except BackendError:  # said where the request is planned from its whole texts
@@ -138,17 +133,17 @@ def _short_plans(
             alike.setdefault((prompt[cut:], request.continuations), []).append(i)
     endings: dict[int, Ending] = {}
     for (tail, continuations), places in alike.items():
-        key = (tail, continuations, chat, limits.vocabulary)
+        key = (tail, continuations, limits.vocabulary)
         if key in encoder.kept_endings:
             used[key] = encoder.kept_endings[key]
         elif len(places) > 1:  # a single one takes less time whole
-            used[key] = _new_ending(tail, continuations, prompts[places[0]], chat, encoder, limits)
+            used[key] = _new_ending(tail, continuations, prompts[places[0]], encoder, limits)
         if (ending := used.get(key)) is not None:
             endings |= dict.fromkeys(places, ending)
     if not endings:
         return {}
     try:
-        encoded = encoder.encode_alike([prompts[i] for i in endings], chat=chat)
+        encoded = encoder.encode_alike([prompts[i] for i in endings])
     except Exception:  # said where the requests are planned from their whole texts
         return {}
     plans = {}
@@ -162,7 +157,7 @@ def _short_plans(
 
 
 def _new_ending(
-    tail: str, continuations: tuple[str, ...], prompt: str, chat: bool, encoder: TextEncoder, limits: Limits
+    tail: str, continuations: tuple[str, ...], prompt: str, encoder: TextEncoder, limits: Limits
 ) -> Ending | None:
     """What follows the heads of prompts that end in ``tail``; None where such prompts have to be planned whole."""
     added = ("", *continuations)
@@ -172,7 +167,7 @@ def _new_ending(
             # What the boundary depends on may otherwise lie before the cut.
             if not tokens or b"".join(map(encoder.piece, tokens)) != (tail + text).encode():
                 return None
-        whole = encoder.encode([prompt + text for text in added], chat=chat)
+        whole = encoder.encode([prompt + text for text in added])
         head = whole[0][: len(whole[0]) - len(texts[0])]
         if any(tokens != head + mine for tokens, mine in zip(whole, texts, strict=True)):
             return None
@@ -238,39 +233,20 @@ def _whole_plan(request: ScoreRequest, encoded: _Encoded, encoder: TextEncoder, 
     try:
         if not isinstance(encoded, BackendError):
             check_known(list(set().union(*encoded[1][1:])), limits.vocabulary, encoder.piece)
-        splits = []
-        for split in locate_all(request, encoded, encoder):
-            _check_length(split, encoder, limits)
-            splits.append(split)
+        splits = [*locate_all(request, encoded, encoder)]
         prompt_tokens = 0 if isinstance(encoded, BackendError) else len(encoded[1][0])
         # As long as all paths have it in common, and each reads it: shared with the heads of other requests.
         above = min(len(split.tokens) - 1 for split in splits)
         for split in splits:
             above = min(above, common_start(split.tokens, splits[0].tokens))
             above = min(above, split.first) if split.remainder else above
-        return Plan(splits[0].tokens[:above], _ending(splits, above, [], encoder, limits.vocabulary), prompt_tokens)
+        ending = _ending(splits, above, [], encoder, limits.vocabulary)
+        if limits.context is not None and (read := above + ending.longest) > limits.context:
+            problem = f"{read} tokens of prompt and continuation to read, and the model reads {limits.context}"
+            raise BackendError("context_length", problem, hint="shorten the prompt")
+        return Plan(splits[0].tokens[:above], ending, prompt_tokens)
     except Exception as error:
         return Plan(error=BackendError.of(error))
-
-
-def _check_length(split: SplitTokens, encoder: TextEncoder, limits: Limits) -> None:
-    """Raise `BackendError` where a continuation's paths are longer than the model reads."""
-    if (context := limits.context) is None:
-        return
-    # The model predicts the last token but does not read it.
-    if len(split.tokens) - 1 > context:
-        raise _too_long(f"{len(split.tokens)} tokens of prompt and continuation", context)
-    if split.first == len(split.tokens) or not split.remainder:
-        return
-    for tokenization in encoder.vocabulary.tokenizations(split.remainder):
-        read = split.first + len(tokenization.tokens)
-        # Short tokens spell it in more tokens than the prompt has.
-        if max(tokenization.tokens, default=0) < limits.vocabulary and read > context:
-            raise _too_long(f"{read} tokens of prompt, counting those needed at the boundary", context)
-
-
-def _too_long(what: str, context: int) -> BackendError:
-    return BackendError("context_length", f"{what}, and the model reads {context}", hint="shorten the prompt")
 
 
 def locate_all(request: ScoreRequest, encoded: _Encoded, encoder: TextEncoder) -> Iterator[SplitTokens]:
@@ -302,30 +278,27 @@ def _is_altered(prompt: Prompt, pieces: Sequence[bytes]) -> bool:
 def encode(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> Iterator[tuple[ScoreRequest, _Encoded]]:
     """Each request with its prompt's text, and the tokens of the prompt alone and with each continuation."""
     encoded: dict[int, _Encoded] = {}
-    for chat in (False, True):
-        texts: dict[int, list[str]] = {}
-        for i, request in enumerate(requests):
-            if isinstance(request.prompt, str) == chat:
-                continue
-            try:
-                prompt = encoder.text(request.prompt)
-                refuse_halves("".join(request.continuations))
-            except BackendError as error:
-                encoded[i] = error
-            else:
-                texts[i] = [prompt + continuation for continuation in ("", *request.continuations)]
-        for i, tokens in _tokens(texts, encoder, chat).items():
-            encoded[i] = tokens if isinstance(tokens, BackendError) else (texts[i][0], tokens)
+    texts: dict[int, list[str]] = {}
+    for i, request in enumerate(requests):
+        try:
+            prompt = encoder.text(request.prompt)
+            refuse_halves("".join(request.continuations))
+        except BackendError as error:
+            encoded[i] = error
+        else:
+            texts[i] = [prompt + continuation for continuation in ("", *request.continuations)]
+    for i, tokens in _tokens(texts, encoder).items():
+        encoded[i] = tokens if isinstance(tokens, BackendError) else (texts[i][0], tokens)
     for i, request in enumerate(requests):
         yield request, encoded[i]
 
 
-def _tokens(texts: dict[int, list[str]], encoder: TextEncoder, chat: bool) -> dict[int, list[list[int]] | BackendError]:
+def _tokens(texts: dict[int, list[str]], encoder: TextEncoder) -> dict[int, list[list[int]] | BackendError]:
     """Tokens of each request's texts: encoded in one call, or one call per request if that fails."""
     try:
-        tokens = iter(encoder.encode([text for some in texts.values() for text in some], chat=chat) if texts else ())
+        tokens = iter(encoder.encode([text for some in texts.values() for text in some]) if texts else ())
         return {i: [next(tokens) for _ in some] for i, some in texts.items()}
     except Exception as failure:
         if len(texts) > 1:
-            return {i: _tokens({i: some}, encoder, chat)[i] for i, some in texts.items()}
+            return {i: _tokens({i: some}, encoder)[i] for i, some in texts.items()}
         return dict.fromkeys(texts, BackendError.of(failure))

@@ -31,7 +31,7 @@ from backends.transformers.source import ModelSource, text_decoder
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when a change of the computation may change log-probabilities.
-SCORING_VERSION = 6
+SCORING_VERSION = 7
 #: How texts are drawn: the rule of `backends.transformers.draw`. Raise it when the same logits may give another text.
 SAMPLER = "gumbel-max, squares 1"
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
@@ -170,12 +170,14 @@ class HFBackend(CheckpointBackend):
     def _load_model(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration, end_tokens
         from backends.transformers.memory import within_memory
+        from backends.transformers.products import multiply_by_onednn
         from backends.transformers.scoring.scorer import SequenceScorer
 
         encoder, _ = self._load_encoder()
         try:
             load = partial(self.source.load, self.dtype, self.device, self.placement)
             model = within_memory(load, self.device)
+            multiply_by_onednn(model)
             device = str(input_device(model))
             make_scorer = partial(
                 SequenceScorer,

@@ -84,11 +84,11 @@ class HFTextEncoder(TextEncoder):
     def _special_tokens(self) -> Mapping[str, str]:
         return {name: str(token) for name, token in self._tokenizer.special_tokens_map.items()}
 
-    def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of each text, with the tokenizer's BOS in front once, whether or not a chat template writes it."""
         return self._with_front(texts, self._own_tokens(texts))
 
-    def encode_alike(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+    def encode_alike(self, texts: Sequence[str]) -> list[list[int]]:
         """As in `TextEncoder`: of a long start that all share the tokens are found once."""
         first, last = min(texts, default=""), max(texts, default="")
         start = first[: common_start(first, last)]
@@ -98,7 +98,7 @@ class HFTextEncoder(TextEncoder):
                 found = [head + end for end in self.encode_endings([text[cut:] for text in texts])]
                 if [found[0], found[-1]] == wholes:
                     return self._with_front(texts, found)
-        return self.encode(texts, chat=chat)
+        return self.encode(texts)
 
     def _with_front(self, texts: Sequence[str], found: list[list[int]]) -> list[list[int]]:
         for text, ids in zip(texts, found, strict=True):

@@ -290,9 +290,9 @@ def one_by_one(model: Any, encoder: HFTextEncoder, requests: Sequence[ScoreReque
     """Sums over each continuation, each text a pass of its own."""
     found = []
     for request in requests:
-        prompt = len(encoder.encode([encoder.text(request.prompt)], chat=False)[0])
+        prompt = len(encoder.encode([encoder.text(request.prompt)])[0])
         sums = []
-        for ids in encoder.encode([str(request.prompt) + c for c in request.continuations], chat=False):
+        for ids in encoder.encode([str(request.prompt) + c for c in request.continuations]):
             with torch.inference_mode():
                 given = torch.tensor([ids], device=model.device)
                 table = model(given, use_cache=False).logits[0, prompt - 1 : -1].float().log_softmax(-1)

@@ -82,12 +82,8 @@ class SequenceScorer:
             tree = TreeRoute(reader, size)
             self.route_reason = agrees(tree, rows, reader)
             if not self.route_reason:
-                self.size, self._by, self.route, self.route_reason = (
-                    size,
-                    tree,
-                    "tree",
-                    "each distinct token is read once",
-                )
+                self.size, self._by, self.route = size, tree, "tree"
+                self.route_reason = "each distinct token is read once"
                 return
         if not support.pads:
             self.route_reason += (

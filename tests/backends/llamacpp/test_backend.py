@@ -97,7 +97,7 @@ def test_the_batch_equals_one_sequence_at_a_time(backend: LlamaCppBackend) -> No
     for (prompt, continuation), score in list(zip(asked, scored(backend, REQUESTS), strict=True))[::3]:
         if score.boundary == "straddled":
             continue
-        tokens = engine.encode([prompt + continuation], chat=False)[0]
+        tokens = engine.encode([prompt + continuation])[0]
         expected = one_sequence(engine, tokens, len(score.tokens))
         assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-4)
         compared += 1
@@ -186,8 +186,8 @@ def test_more_leaves_than_sequences_are_split_over_packs(backend: LlamaCppBacken
     values = [s.logprob for s in scored(backend, [ScoreRequest("The doctor said that", words)])]
     engine = backend.load().model
     for at in (0, 150, 399):
-        tokens = engine.encode(["The doctor said that" + words[at]], chat=False)[0]
-        start = len(engine.encode(["The doctor said that"], chat=False)[0])
+        tokens = engine.encode(["The doctor said that" + words[at]])[0]
+        start = len(engine.encode(["The doctor said that"])[0])
         assert values[at] == pytest.approx(sum(one_sequence(engine, tokens, len(tokens) - start)), abs=1e-4)
 
 

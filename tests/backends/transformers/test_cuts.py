@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from backends.base import Prompt, ScoreRequest
+from backends.base import ScoreRequest
 from backends.embedded import gemma3_path, smollm2_path
 from backends.local import plans
 from backends.local.plans import Plan, make_plans
@@ -113,10 +113,10 @@ def cut_prompts(draw: st.DrawFn) -> str:
 
 def _same_tokens(encoder: HFTextEncoder, prompt: str, continuation: str) -> None:
     """Cut at the last place and at the first, as parts and as a whole."""
-    whole = encoder.encode([prompt + continuation, prompt], chat=True)
+    whole = encoder.encode([prompt + continuation, prompt])
     first = next(i for i in range(1, len(prompt)) if CUT.match(prompt[: i + 2]))
     for cut in (encoder.cut(prompt), first):
-        [head] = encoder.encode([prompt[:cut]], chat=True)
+        [head] = encoder.encode([prompt[:cut]])
         ends = encoder.encode_endings([prompt[cut:] + continuation, prompt[cut:]])
         assert [head + end for end in ends] == whole
 
@@ -138,7 +138,7 @@ def test_the_parts_of_a_cut_text_have_its_tokens(kind: str, prompt: str, continu
 def test_texts_that_begin_alike_have_the_tokens_of_each(kind: str, start: str, ends: list[str]) -> None:
     encoder = encoder_of(kind)
     texts = ["the man said " * (LONG_START // 10) + start + end for end in ends]
-    assert encoder.encode_alike(texts, chat=True) == encoder.encode(texts, chat=True)
+    assert encoder.encode_alike(texts) == encoder.encode(texts)
 
 
 def _plan_of(plan: Plan) -> Any:
@@ -179,8 +179,7 @@ def test_plans_of_cut_prompts_are_those_of_whole_texts(
 ) -> None:
     """Also what is wrong with a request: its length, a token that the model lacks, a text that is rewritten."""
     encoder = encoder_of(kind)
-    asked: list[Prompt] = [prompt + end for prompt in prompts]
-    requests = [ScoreRequest(prompt, continuations) for prompt in asked]
+    requests = [ScoreRequest(prompt + end, continuations) for prompt in prompts]
     limits = _Limits(context, round(share * len(encoder.vocabulary.pieces)))
     assert encoder._cuts
     # Tokenizers that drop a part of a prompt are not cut, but for tokens that take the spaces around them.

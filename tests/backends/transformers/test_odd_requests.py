@@ -29,7 +29,7 @@ def test_nan_and_unknown_tokens_fail_alone_on_a_real_model() -> None:
     n = len(good)
     usual = backend.run_blocking(good)
     weight = loaded.model.get_input_embeddings().weight.detach().clone()  # the head keeps those that it shares
-    (damaged,) = loaded.encoder.encode([" zebra"], chat=False)[0]
+    (damaged,) = loaded.encoder.encode([" zebra"])[0]
     weight[damaged] = torch.nan
     loaded.model.get_input_embeddings().weight = torch.nn.Parameter(weight)
     backend._tokenizer.add_tokens(["<img>", "<audio>", "<video>"])

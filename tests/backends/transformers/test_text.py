@@ -10,7 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from backends import HFBackend
-from backends.base import Message, ScoreRequest, ScoreResponse
+from backends.base import Message, Prompt, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.local.scoring import boundaries
 from backends.transformers.text import HFTextEncoder
@@ -35,25 +35,31 @@ def test_a_text_without_tokens_of_its_own_is_refused_not_scored_as_unknown() -> 
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=rust, unk_token="<unk>")
     encoder = HFTextEncoder.__new__(HFTextEncoder)
     encoder._tokenizer, encoder._rust, encoder._front = tokenizer, tokenizer.backend_tokenizer, []
-    assert encoder.encode(["the man"], chat=False) == [[1, 2]]
+    assert encoder.encode(["the man"]) == [[1, 2]]
     with pytest.raises(BackendError, match=r"no token for a part of this text, which becomes <unk>"):
-        encoder.encode(["the nurse"], chat=False)
-    assert encoder.encode(["the <unk>"], chat=False), "written as such, it is meant"
+        encoder.encode(["the nurse"])
+    assert encoder.encode(["the <unk>"]), "written as such, it is meant"
 
 
 @pytest.mark.parametrize(
-    ("normalizer", "prompt"),
+    ("normalizer", "prompt", "told"),
     [
-        (normalizers.Lowercase(), "The man said that"),
-        (normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), "the m\u00e1n said that"),
-        (normalizers.Replace(Regex(" +"), " "), "the  man said that"),
+        (normalizers.Lowercase(), "The man said that", "altered"),
+        (normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), "the m\u00e1n said that", "altered"),
+        (normalizers.Replace(Regex(" +"), " "), "the  man said that", "altered"),
+        (normalizers.NFC(), "the ma\u0301n said that", "clean"),
+        (normalizers.NFD(), "the m\u00e1n said that", "clean"),
     ],
 )
-def test_a_prompt_that_loses_case_accents_or_spaces_is_told(normalizer: normalizers.Normalizer, prompt: str) -> None:
+def test_a_prompt_that_loses_case_accents_or_spaces_is_told(
+    normalizer: normalizers.Normalizer, prompt: str, told: str
+) -> None:
     tokenizer = byte_level_tokenizer()
     tokenizer.backend_tokenizer.normalizer = normalizer
-    requests = [ScoreRequest(text, (" she",)) for text in (prompt, "the man said that")]
-    assert boundaries(requests, HFTextEncoder(tokenizer)) == [("altered",), ("clean",)]
+    tokenizer.chat_template = "{{ messages[0]['content'] }}"
+    prompts: list[Prompt] = [prompt, (Message("user", prompt),), "the man said that"]
+    requests = [ScoreRequest(text, (" she",)) for text in prompts]
+    assert boundaries(requests, HFTextEncoder(tokenizer)) == [(told,), (told,), ("clean",)]
 
 
 def test_a_users_control_token_is_refused_not_parsed() -> None:
@@ -69,11 +75,10 @@ def test_a_users_control_token_is_refused_not_parsed() -> None:
 def test_bos_stands_in_front_once(times: int, eos: bool) -> None:
     """However often the post-processor puts it, written in the text or not, and without the EOS at its end."""
     tokenizer = bos_tokenizer(times, eos=eos)
-    plain = HFTextEncoder(byte_level_tokenizer()).encode(["the man"], chat=False)[0]
+    plain = HFTextEncoder(byte_level_tokenizer()).encode(["the man"])[0]
     encoder = HFTextEncoder(tokenizer)
     bos = tokenizer.bos_token_id
-    assert encoder.encode(["the man", "<s>the man", ""], chat=False) == [[bos, *plain], [bos, *plain], [bos]]
-    assert encoder.encode(["the man", "<s>the man"], chat=True) == [[bos, *plain], [bos, *plain]]
+    assert encoder.encode(["the man", "<s>the man", ""]) == [[bos, *plain], [bos, *plain], [bos]]
     assert encoder.added([bos, *plain], "the man") == 1
     assert encoder.added([bos, *plain], "<s>the man") == 0
 
@@ -159,4 +164,4 @@ def test_bos_is_found_without_a_letter_a() -> None:
     rust.decoder = decoders.Metaspace(prepend_scheme="never")
     rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     encoder = HFTextEncoder(PreTrainedTokenizerFast(tokenizer_object=rust, bos_token="<s>"))
-    assert encoder.encode(["她"], chat=False) == [[0, 1]]
+    assert encoder.encode(["她"]) == [[0, 1]]

@@ -75,7 +75,7 @@ def test_distinct_tokens_are_computed_once(folders: dict[str, Path]) -> None:
     loaded = backend.load()
     encoder, scorer = loaded.encoder, loaded.scorer
     texts = [r.prompt + c for r in REQUESTS for c in r.continuations]
-    distinct = {tuple(t[:n]) for t in encoder.encode(texts, chat=False) for n in range(1, len(t))}
+    distinct = {tuple(t[:n]) for t in encoder.encode(texts) for n in range(1, len(t))}
     before = scorer.tokens_computed
     scores(backend, REQUESTS)
     assert scorer.tokens_computed - before <= len(distinct) + 8  # spellings of straddled spaces add a few
