@@ -330,6 +330,8 @@ def written(backend: InMemory, clock: Clock, options: argparse.Namespace) -> Non
         do_sample=True, temperature=0.8, top_p=0.95, top_k=0, max_new_tokens=options.text_tokens, pad_token_id=0
     )  # fmt: skip
 
+    small_cache = transformers.ContinuousBatchingConfig(max_memory_percent=0.05)
+
     def generate() -> int:
         longest = max(map(len, prompts))
         ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=options.device)
@@ -337,7 +339,9 @@ def written(backend: InMemory, clock: Clock, options: argparse.Namespace) -> Non
         return int(model.generate(ids, attention_mask=mask, generation_config=config)[:, longest:].numel())
 
     def generate_batch() -> int:
-        found = model.generate_batch(inputs=prompts, generation_config=config, progress_bar=False)
+        # On a CPU it would take nine tenths of the free memory for its cache.
+        memory = {} if options.device.startswith("cuda") else {"continuous_batching_config": small_cache}
+        found = model.generate_batch(inputs=prompts, generation_config=config, progress_bar=False, **memory)
         return sum(len(one.generated_tokens) for one in found.values())
 
     def ours() -> int:
@@ -358,6 +362,9 @@ def written(backend: InMemory, clock: Clock, options: argparse.Namespace) -> Non
 
 def by_vllm(model: Any, tokenizer: Any, options: argparse.Namespace, took: dict[str, float]) -> None:
     """`VLLMBackend` in vLLM's own environment."""
+    if options.vllm_python is None:
+        tell("vLLM: left out (--vllm-python names the Python of its environment)")
+        return
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -407,6 +414,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{model.config.model_type}, {weights:,} weights, {options.dtype}, {options.device}: best matrix product "
         f"{rate / 1e12:.2f} Tflop/s; bare prefill {bare:,.0f} tokens a second, {2 * weights * bare / rate:.0%} of it"
     )
+    plain = copy.deepcopy(model) if options.device == "cpu" else model  # the engine changes layers on a CPU
     backend = InMemory(model, tokenizer, device=options.device, dtype=options.dtype)
     seconds, loaded = clock.time(backend.load)
     tell(f"scorer made in {seconds:.1f} s: {loaded.route}")
@@ -414,12 +422,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "rows" in options.parts and clock.has_time("rows"):
         by_rows(backend, clock, options)
     if "harness" in options.parts and clock.has_time("lm-evaluation-harness"):
-        harness(model, tokenizer, clock, options, took)
+        harness(plain, tokenizer, clock, options, took)
     if "float32" in options.parts and clock.has_time("distance to float32"):
         to_float32(backend, options)
     if "texts" in options.parts and clock.has_time("texts"):
         written(backend, clock, options)
-    if "vllm" in options.parts and options.vllm_python and clock.has_time("vLLM"):
+    if "vllm" in options.parts and clock.has_time("vLLM"):
         by_vllm(model, tokenizer, options, took)
 
 

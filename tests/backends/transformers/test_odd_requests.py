@@ -16,8 +16,6 @@ from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import FAMILIES, MERGES, byte_level_tokenizer, save_model_of
 from tests.rounding import float32_close
 
-GOOD = [ScoreRequest(f"the man{'!' * (i % 7)} said {i}", (" he", " she")) for i in range(246)]
-
 
 @pytest.mark.models
 def test_nan_and_unknown_tokens_fail_alone_on_a_real_model() -> None:
@@ -25,7 +23,7 @@ def test_nan_and_unknown_tokens_fail_alone_on_a_real_model() -> None:
     backend = HFBackend(smollm2_path(), dtype="float32")
     loaded = backend.load()
     jobs = ("nurse", "guard", "clerk")
-    good = [ScoreRequest(f"The {jobs[i % 3]} {i} said that", (" he", " she")) for i in range(62)]
+    good = [ScoreRequest(f"The {jobs[i % 3]} {i} said that", (" he", " she")) for i in range(246)]
     n = len(good)
     usual = backend.run_blocking(good)
     weight = loaded.model.get_input_embeddings().weight.detach().clone()  # the head keeps those that it shares
