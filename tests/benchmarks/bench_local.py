@@ -340,7 +340,9 @@ def written(backend: InMemory, clock: Clock, options: argparse.Namespace) -> Non
 
     def generate_batch() -> int:
         # On a CPU it would take nine tenths of the free memory for its cache.
-        memory = {} if options.device.startswith("cuda") else {"continuous_batching_config": small_cache}
+        memory: dict[str, Any] = (
+            {} if options.device.startswith("cuda") else {"continuous_batching_config": small_cache}
+        )
         found = model.generate_batch(inputs=prompts, generation_config=config, progress_bar=False, **memory)
         return sum(len(one.generated_tokens) for one in found.values())
 
