@@ -162,7 +162,8 @@ def _changes(
     if old_model is not None and model is not None and old_model.fingerprint_id != model.fingerprint_id:
         then, now = old_model.fingerprint, model.fingerprint
         of_model = {key: (then.get(key), now.get(key)) for key in sorted(then.keys() | now.keys())}
-    of_suite = signature_changes(old.signature, measure.signature)
+    is_same = old.signature == measure.signature
+    of_suite = {} if is_same else signature_changes(old.signature, measure.signature)
     changes = [(f"model {key}", of) for key, of in of_model.items() if of[0] != of[1]]
     changes += [(f"suite {key}", of) for key, of in of_suite.items()]
     said = [f"{what}: {'none' if a is None else a} → {'none' if b is None else b}" for what, (a, b) in changes]
