@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import backends
 import suites as suite_package
 from audit.config.kinds import BACKENDS, SUITE_FILES, Kind, made, maker_by_name
-from audit.config.lines import has_line, with_line
-from audit.config.options import AuditConfig
+from audit.config.options import AuditConfig, has_line, with_line
 from backends.base import Backend
 from backends.errors import ConfigError
 from suites.base import Suite

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field
 
-from audit.config.lines import with_line
 from backends.base import Backend
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, checked_options, refused, refused_at
@@ -20,6 +19,8 @@ from suites.base import Suite
 
 if TYPE_CHECKING:
     from audit.collect.executors import Executor
+
+from backends.options.toml_lines import lines_of
 
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
@@ -229,3 +230,31 @@ def _pick(option: str, available: Mapping[str, Any], names: Sequence[str]) -> Ma
             hint = f"Did you mean {close[0]!r}? " if close else ""
             raise ConfigError(option, name, "not in this audit", f"{hint}Known: {', '.join(available)}")
     return {name: value for name, value in available.items() if not names or name in names}
+
+
+def with_line(error: ConfigError, path: Path) -> ConfigError:
+    """The error with the file and line of its field, or of what the field is missing from, if they can be told."""
+    if has_line(error.field):  # of another file
+        return error
+    try:
+        line = _toml_line(path.read_text("utf-8"), error.field)
+    except (OSError, ValueError):  # the file has changed since it was read
+        return error
+    if line is None:
+        return error
+    return ConfigError(f"{path.name}:{line}: {error.field}", error.value, error.problem, error.hint)
+
+
+def has_line(field: str) -> bool:
+    """Whether a field is named with a file and line of its own."""
+    return re.search(r":\d+(: |$)", field) is not None
+
+
+def _toml_line(text: str, field: str) -> int | None:
+    """The line of a field, or of the table that it is missing from."""
+    shown: Mapping[str, int] = {
+        "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix("."): line
+        for place, line in lines_of(text).items()
+    }
+    above = [name for name in shown if field == name or field.startswith((f"{name}.", f"{name}["))]
+    return shown[max(above, key=len)] if above else None

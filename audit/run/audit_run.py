@@ -284,7 +284,8 @@ class _Run:
             found = self._evaluate(name, answers)
             tables = {model: own.table for model, own in answers.items()}
             components += suite_components(name, tables, found.specs)
-            items = {item.id: item for item in self._resolved.items[name]}
+            shown = {item.partition("~")[0] for of_model in found.examples.values() for item in of_model}
+            items = {item.id: item for item in self._resolved.items[name] if item.id in shown}
             for model, own in answers.items():
                 self._store.runs.write_table(self._run_id, model, name, own.table, own.items)
                 examples += read_examples(self._store, name, model, own, items, found.examples[model])

@@ -87,9 +87,10 @@ class StoredTable:
     @classmethod
     def of(cls, table: Table, keys: Mapping[str, bytes]) -> StoredTable:
         """A table with the keys of its items' answers."""
-        others = {item: key_text(key) for item, key in keys.items() if item not in table.index}
-        of_rows = b"".join(keys.get(item, _NO_KEY) for item in table.index)
-        return cls(table, of_rows + to_json_bytes(others), others)
+        of_rows, others = [keys.get(item, _NO_KEY) for item in table.data["item_id"]], {}
+        if len(of_rows) - of_rows.count(_NO_KEY) < len(keys):  # an index of a million items takes 0.2 GB
+            others = {item: key_text(key) for item, key in keys.items() if item not in table.index}
+        return cls(table, b"".join(of_rows) + to_json_bytes(others), others)
 
     def rows(self) -> Iterator[StoredRow]:
         """The rows in order."""
