@@ -149,6 +149,7 @@ def _summed(variances: Sequence[float | None]) -> float | None:
 _YES, _NO = IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)  # shared: every text has several
 #: A share about which nothing is known.
 UNKNOWN_SHARE = IdentifiedInterval(None, 0.0, 1.0)
+_NO_LEVELS: Mapping[str, tuple[str, ...]] = {}  # one for all rows: as many as there are rows take 64 bytes each
 
 
 def flag(condition: bool) -> IdentifiedInterval:
@@ -171,7 +172,7 @@ class Row:
     values: Mapping[str, IdentifiedInterval]
     missing: str | None = None
     sources: tuple[str, ...] = ()
-    memberships: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    memberships: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_LEVELS)
 
     @property
     def items(self) -> tuple[str, ...]:

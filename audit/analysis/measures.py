@@ -123,7 +123,8 @@ def evaluate_suite(
 
 def _data_quality(suite: str, model: str, answers: SuiteAnswers, measures: Sequence[Measure]) -> DataQuality:
     table, boundaries = answers.table, answers.boundaries
-    own = np.fromiter((item in answers.items for item in table.index), np.bool_, len(table))  # not the derived rows
+    ids = table.data["item_id"]  # an index of them would be kept
+    own = np.fromiter((item in answers.items for item in ids), np.bool_, len(ids))  # not the derived rows
     inexact = np.zeros(len(table), dtype=np.bool_)
     for quantity in map(table.quantity, table.named("value")):
         inexact |= np.isfinite(quantity.low) & np.isnan(quantity.value)
@@ -166,7 +167,7 @@ def prompt_coverage(table: Table, specs: Sequence[MeasureSpec], items: Collectio
     list of PromptCoverage
         None without a coverage, one if no condition of 10 prompts or more has a larger share below than all together.
     """
-    is_item = np.fromiter((item in items for item in table.index), np.bool_, len(table)) & table.answered
+    is_item = np.fromiter((item in items for item in table.data["item_id"]), np.bool_, len(table)) & table.answered
     rests = [spec for spec in specs if spec.probability_mass]
     behind: dict[str, Bools] = {}
     for spec in rests:

@@ -143,7 +143,7 @@ class Table:
     @property
     def ids(self) -> list[str]:
         """The rows' items, in order."""
-        return list(self.index)
+        return list(self.data["item_id"].to_list())
 
     @cached_property
     def index(self) -> Mapping[str, int]:

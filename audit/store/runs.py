@@ -87,7 +87,8 @@ class StoredTable:
     @classmethod
     def of(cls, table: Table, keys: Mapping[str, bytes]) -> StoredTable:
         """A table with the keys of its items' answers."""
-        of_rows, others = [keys.get(item, _NO_KEY) for item in table.data["item_id"]], {}
+        of_rows = [keys.get(item, _NO_KEY) for item in table.data["item_id"]]
+        others: dict[str, str] = {}
         if len(of_rows) - of_rows.count(_NO_KEY) < len(keys):  # an index of a million items takes 0.2 GB
             others = {item: key_text(key) for item, key in keys.items() if item not in table.index}
         return cls(table, b"".join(of_rows) + to_json_bytes(others), others)
