@@ -10,7 +10,6 @@ from pydantic import Field
 from audit.results import AuditResult, Measure, ModelInfo, Reported
 from audit.results.figures import EXTENT, OfFigure, signature_changes
 from audit.store import Store
-from backends.base import Scalar
 
 
 class Point(Reported):
@@ -33,27 +32,21 @@ class Point(Reported):
     comparable: bool = True
 
 
-class Series(Reported):
+class Series(OfFigure):
     """One figure of one model, oldest run first. ``primary``: whether the latest run that has it declares it so."""
 
     id: str
     model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     unit: str
     neutral: float | None
     points: list[Point]
     primary: bool = False
 
 
-class Checked(OfFigure, Reported):
+class Checked(OfFigure):
     """What gates last decided about a figure, or of a limit on it, and since which time all have."""
 
     model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     limit: str | None = None
     at_least: float | None = None
     at_most: float | None = None

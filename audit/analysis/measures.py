@@ -302,10 +302,7 @@ def _measure(table: Table, spec: MeasureSpec, name: FigureName, signature: str, 
     mass = mass[np.isfinite(mass)]
     return Measure(
         id=name.id,
-        model=name.model or "",
-        suite=name.suite,
-        measure=spec.measure,
-        where=dict(spec.where),
+        **name.fields,
         value=finite(value),
         low=low,
         high=high,

@@ -17,7 +17,7 @@ from audit.analysis.estimators.estimate import t_quantile
 from audit.analysis.estimators.means import sources
 from audit.analysis.figures import design_of, estimator_of, undefined_strata, usable
 from audit.analysis.table import Bools, Floats, Table, aligned
-from audit.results import VarianceComponents
+from audit.results import FigureName, VarianceComponents
 from suites.base import MeasureSpec
 
 #: The power that "detects" refers to.
@@ -88,10 +88,7 @@ def suite_components(
                 continue
             found.append(
                 VarianceComponents(
-                    suite=suite,
-                    measure=spec.measure,
-                    where=dict(spec.where),
-                    model=model,
+                    **FigureName(suite, spec.measure, spec.where, model).fields,
                     against=against,
                     in_figure={name: of.variance for name, of in parts.factors.items()},
                     of_items=parts.cells.variance if parts.cells.df else 0.0,

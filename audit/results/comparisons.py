@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from audit.results.figures import OfFigure, OfItems, Reported
-from backends.base import Scalar
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
 
@@ -29,7 +28,7 @@ OpenBecause = Literal[
 ]
 
 
-class Comparison(OfItems, Reported):
+class Comparison(OfItems):
     """A figure's difference between two models, b minus a, paired by item.
 
     Attributes
@@ -75,21 +74,16 @@ class Comparison(OfItems, Reported):
         items, and none if they answered no item in common.
     """
 
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     low: float | None = None
     high: float | None = None
     bound_low: float | None = None
     bound_high: float | None = None
-    n_items: int = 0
     n_clusters: int = 0
     n_unpaired: int = 0
     undefined_for: list[str] = []
     primary: bool = False
     population: str = ""
     levels: dict[str, int] = {}
-    n_missing: int = 0
     complete_case_low: float | None = None
     complete_case_high: float | None = None
     decided_low: float | None = None
@@ -129,12 +123,9 @@ class Rank(Reported):
     tied_with: list[str]
 
 
-class Ranking(OfFigure, Reported):
+class Ranking(OfFigure):
     """Models ordered by one figure, the highest value first. Models with several plausible ranks are tied."""
 
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     ranks: list[Rank]
 
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator
@@ -72,38 +72,15 @@ class FigureName:
         )
         return f"{self.measure} ({where})" if where else self.measure
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The name as fields of a result about the figure."""
+        named = {"suite": self.suite, "measure": self.measure, "where": dict(self.where)}
+        return named if self.model is None else {**named, "model": self.model}
+
     def __str__(self) -> str:
         of_model = "" if self.model is None else f" of {self.model}"
         return f"{self.title}{of_model} on {self.suite}"
-
-
-class _HasFigure(Protocol):
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
-
-
-class OfFigure:
-    """A result about one figure."""
-
-    @property
-    def figure(self: _HasFigure) -> FigureName:
-        """The figure's name."""
-        return FigureName(self.suite, self.measure, self.where, getattr(self, "model", None))
-
-
-class _HasMissing(Protocol):
-    n_items: int
-    n_missing: int
-
-
-class OfItems(OfFigure):
-    """A result about one figure, over items some of which may lack an answer."""
-
-    @property
-    def missing_share(self: _HasMissing) -> float:
-        """Share of the items with a missing answer."""
-        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
 
 
 #: Keys of report.json that differ from the names in the code: they are a public format, and stay.
@@ -128,6 +105,31 @@ class Reported(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
     )
+
+
+class OfFigure(Reported):
+    """A result about one figure."""
+
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+
+    @property
+    def figure(self) -> FigureName:
+        """The figure's name."""
+        return FigureName(self.suite, self.measure, self.where, getattr(self, "model", None))
+
+
+class OfItems(OfFigure):
+    """A result about one figure, over items some of which may lack an answer."""
+
+    n_items: int = 0
+    n_missing: int = 0
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the items with a missing answer."""
+        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
 
 
 def writable(data: Any) -> Any:
@@ -222,7 +224,7 @@ def _unquoted(text: str) -> str:
 _DEFAULTS = tuple((field.name, field.default) for field in dataclasses.fields(MeasureSpec))
 
 
-class Measure(OfFigure, Reported):
+class Measure(OfFigure):
     """A signed, named figure of one model.
 
     Attributes
@@ -266,9 +268,6 @@ class Measure(OfFigure, Reported):
 
     id: str
     model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     value: float | None
     low: float | None
     high: float | None
@@ -309,7 +308,7 @@ class Measure(OfFigure, Reported):
         return spec if spec.get("weights") is None else {**spec, "weights": dict(spec["weights"])}
 
 
-class VarianceComponents(OfFigure, Reported):
+class VarianceComponents(OfFigure):
     """What the variance of a primary figure consists of; each part is 0 or more.
 
     Attributes
@@ -325,9 +324,6 @@ class VarianceComponents(OfFigure, Reported):
         The number of levels of each factor.
     """
 
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     model: str
     against: str | None = None
     in_figure: dict[str, float]
@@ -341,15 +337,12 @@ class VarianceComponents(OfFigure, Reported):
 Agreement = Literal["within rounding", "within the interval", "differs", "unknown"]
 
 
-class Reproduction(OfFigure, Reported):
+class Reproduction(OfFigure):
     """A figure measured on a paper's own model, and the printed one. ``difference`` is measured minus printed.
 
     ``design_difference`` says how the two designs differ; empty if they do not.
     """
 
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     model: str
     published_model: str
     printed: float

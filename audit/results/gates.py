@@ -9,7 +9,6 @@ from pydantic import Field
 
 from audit.results.comparisons import OpenBecause
 from audit.results.figures import OfItems, Reported
-from backends.base import Scalar
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
 LimitVerdict = Literal["met", "broken", "insufficient evidence"]
@@ -24,7 +23,7 @@ Obstacle = Literal["not in the baseline", "not in the run", "measured differentl
 OpenFails = Literal["none", "missing", "all"]
 
 
-class _Checked(OfItems, Reported):
+class _Checked(OfItems):
     """A figure that is checked on every night.
 
     Attributes
@@ -38,14 +37,9 @@ class _Checked(OfItems, Reported):
     """
 
     model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     low: float | None = None
     high: float | None = None
     look: int = 1
-    n_items: int = 0
-    n_missing: int = 0
     population: str = ""
     open_because: OpenBecause | None = None
 

@@ -21,8 +21,7 @@ from pydantic import Field
 from scipy import stats
 
 from audit.results import AuditResult, Measure, Reported
-from audit.results.figures import EXTENT, signature_changes
-from backends.base import Scalar
+from audit.results.figures import EXTENT, OfFigure, signature_changes
 
 #: With fewer models a ranking says next to nothing: two unrelated figures rank four models the same in 1 of 24 cases.
 FEWEST_MODELS = 5
@@ -30,16 +29,13 @@ FEWEST_MODELS = 5
 _DIGITS = 12
 
 
-class RankedFigure(Reported):
+class RankedFigure(OfFigure):
     """A primary figure and its value for each model that has one, from the model's latest run, on ``items`` items.
 
     A later run on fewer items of the same kind does not replace one on more. ``left_out`` are models whose latest value
     was asked or computed differently from the latest of all.
     """
 
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     unit: str
     values: dict[str, float]
     ranks: dict[str, float]
@@ -117,10 +113,7 @@ def _ranked(measures: Mapping[str, Measure]) -> RankedFigure:
     values = {model: measure.value for model, measure in alike.items() if measure.value is not None}
     ranks = stats.rankdata([-value for value in values.values()]).tolist()  # ties get the mean of their ranks
     return RankedFigure(
-        suite=last.suite,
-        measure=last.measure,
-        where=last.where,
-        unit=last.unit,
+        **last.model_dump(include={"suite", "measure", "where", "unit"}),
         values=values,
         items={model: alike[model].n_items for model in values},
         ranks=dict(zip(values, ranks, strict=True)),

@@ -29,7 +29,7 @@ from audit.analysis.figures import (
 )
 from audit.analysis.power import POWER
 from audit.analysis.table import Bools, Table, aligned
-from audit.results import Comparison, FigureKey, OpenBecause, Rank, Ranking, Verdict
+from audit.results import Comparison, FigureKey, FigureName, OpenBecause, Rank, Ranking, Verdict
 from suites.base import MeasureSpec
 
 
@@ -109,9 +109,7 @@ def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], 
     low, high = of.interval(1 - alpha)
     complete = of.interval(1 - alpha, answered) if of.n_missing else (math.nan, math.nan)
     return Comparison(
-        suite=suite,
-        measure=spec.measure,
-        where=dict(spec.where),
+        **FigureName(suite, spec.measure, spec.where).fields,
         a=models[0],
         b=models[1],
         difference=finite(answered.value),
@@ -202,9 +200,7 @@ def _ranking(figure: Sequence[Comparison]) -> Ranking:
         for name in models
     ]
     return Ranking(
-        suite=figure[0].suite,
-        measure=figure[0].measure,
-        where=figure[0].where,
+        **figure[0].figure.fields,
         ranks=sorted(ranks, key=lambda rank: (rank.best + rank.worst, rank.best)),
     )
 

@@ -38,10 +38,7 @@ def reproductions(
             value = printed["value"]
             found.append(
                 Reproduction(
-                    suite=info.name,
-                    measure=measure.measure,
-                    where=measure.where,
-                    model=model.name,
+                    **measure.figure.fields,
                     published_model=printed["model"],
                     printed=value,
                     difference=None if measure.value is None else measure.value - value,

@@ -92,7 +92,7 @@ class Candidate:
         is_bounded = not all(math.isclose(*of, abs_tol=1e-12) for of in ends)
         before, now, moved = (math.nan if is_bounded else of[0] for of in (*ends, self.answered.change))
         return GatedFigure(
-            **_names(self.name),
+            **self.name.fields,
             verdict=verdict,
             tonight="regressed" if is_worse_alone else rest,
             look=len(self.looks),
@@ -309,8 +309,4 @@ def _with_unreadable(table: Table) -> Table:
 
 
 def _not_comparable(name: FigureName, obstacle: Obstacle, **facts: Any) -> GatedFigure:
-    return GatedFigure(**_names(name), verdict="not comparable", obstacle=obstacle, **facts)
-
-
-def _names(name: FigureName) -> dict[str, Any]:
-    return {"model": name.model or "", "suite": name.suite, "measure": name.measure, "where": dict(name.where)}
+    return GatedFigure(**name.fields, verdict="not comparable", obstacle=obstacle, **facts)

@@ -130,8 +130,7 @@ def _checked(
 ) -> LimitCheck:
     spec, answers, n_without = _limited(table, measure.spec, name)
     (least, most), missing = bounds, answers.missing.any()
-    limited: dict[str, Any] = {"limit": name, "at_least": least, "at_most": most, "where": measure.where}
-    limited |= {"model": measure.model, "suite": measure.suite, "measure": measure.measure}
+    limited = {**measure.figure.fields, "limit": name, "at_least": least, "at_most": most}
     hashed = hash_of(answers.asked, *answers.quantity[1:3])
     facts = (facts for night in nights for facts in night.facts["limits"])
     before = [of["answers"] for of in facts if limited.items() <= of.items()]
