@@ -81,10 +81,6 @@ def evaluate_suite(
     ----------
     signature : mapping
         Everything needed to reproduce the suite's figures, except the model.
-    margins : float or mapping of measure name to float
-        Differences smaller than this do not matter.
-    confidence, seed
-        Level of all intervals; and the run's seed, which enters the signature.
     engines : sequence of pairs of names
         The same models on different engines: their differences are noise.
     steps : sequence of Step
@@ -153,19 +149,9 @@ def prompt_coverage(table: Table, specs: Sequence[MeasureSpec], items: Collectio
 
     A mean hides them: of ten prompts nine may hold 1 % of the probability and one 90 %, which is 10 % on average.
 
-    Parameters
-    ----------
-    table : Table
-        One model's rows (n,).
-    specs : sequence of MeasureSpec
-        The suite's figures. Conditions are those of the figures that are not of a single level.
-    items : collection of str
-        Ids of the rows that are prompts' answers; others are derived from several.
-
-    Returns
-    -------
-    list of PromptCoverage
-        None without a coverage, one if no condition of 10 prompts or more has a larger share below than all together.
+    Conditions are those of the suite's figures that are not of a single level; one counts if it has 10 prompts or more,
+    and a larger share below than all together. ``items``: ids of the rows that are prompts' answers; others are derived
+    from several. Without a coverage the list is empty.
     """
     is_item = np.fromiter((item in items for item in table.data["item_id"]), np.bool_, len(table)) & table.answered
     rests = [spec for spec in specs if spec.probability_mass]
@@ -256,12 +242,8 @@ def measure_table(
     ----------
     table : Table
         All rows of the model, derived ones too.
-    specs : iterable of MeasureSpec
-        Usually ``suite.measures(rows)``.
     signature : mapping
         The suite's signature and whatever else of the run reproduces the figures.
-    confidence : float
-        Level of the intervals.
     seed : int
         The run's seed. It enters the signature only: no interval here is resampled.
 

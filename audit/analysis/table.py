@@ -97,7 +97,6 @@ class Table:
             self.present = np.ones(len(self.data), dtype=np.bool_)
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
-        self._masks: dict[tuple[str, LevelKey], Bools] = {}
         self._cache: dict[Hashable, Any] = {}
         self.missing: Bools = self.data["missing"].is_not_null().to_numpy() & self.present
         self.answered: Bools = self.present & ~self.missing
@@ -207,11 +206,8 @@ class Table:
         """Rows (n,) whose factors equal ``where``. A row without a named factor does not match."""
         mask = self.present.copy()
         for factor, level in where.items():
-            key = factor, level_key(level)
-            if (of_level := self._masks.get(key)) is None:
-                code = self.find(factor, level)
-                of_level = self._masks[key] = self.codes(factor) == (-2 if code is None else code)  # no row has -2
-            mask &= of_level
+            code = self.find(factor, level)
+            mask &= self.codes(factor) == (-2 if code is None else code)  # no row has -2
         return mask
 
     def missing_for(self, reasons: Collection[str]) -> Bools:
@@ -285,11 +281,8 @@ class Table:
     def _intervals(self, name: str) -> list[IdentifiedInterval | None]:
         value, low, high, drawn = self.quantity(name)
         variances = np.zeros(len(self)) if drawn is None else drawn
-        columns = (column.tolist() for column in (value, low, high, variances))
-        return [
-            None if low != low else IdentifiedInterval(_known(value), low, high, _known(variance))
-            for value, low, high, variance in zip(*columns, strict=True)
-        ]
+        columns = [[None if n != n else n for n in column.tolist()] for column in (value, low, high, variances)]
+        return [None if of[1] is None else IdentifiedInterval(*of) for of in zip(*columns, strict=True)]
 
     def frame(self) -> pl.DataFrame:
         """The table as readers know it.
@@ -366,8 +359,7 @@ def _coded(column: Sequence[Any]) -> tuple[list[int | None], list[Factor]]:
     codes: dict[LevelKey, int] = {}
     found: list[int | None] = []
     for level in column:
-        known = math.nan if level != level else level  # else no two of them are equal
-        key = known is True or known is False, known
+        key = level_key(math.nan if level != level else level)  # one NaN: else no two of them are equal
         found.append(None if level is _ABSENT else codes.setdefault(key, len(codes)))
     return found, [level for _, level in codes]
 
@@ -388,10 +380,6 @@ def _numbers(column: Sequence[IdentifiedInterval | None]) -> dict[str, Floats]:
     if (drawn[is_there] != 0).any():
         found["draw_variance"] = np.where(is_there, drawn, 0.0)
     return found
-
-
-def _known(number: float) -> float | None:
-    return None if number != number else number
 
 
 def aligned(tables: Sequence[Table]) -> list[Table]:

@@ -18,15 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.decisions import DEFAULT_MARGIN, corrected, margin_of
-from audit.analysis.estimators.estimate import ROUNDING, Estimate, finite, t_quantile
-from audit.analysis.figures import (
-    NO_FIGURE,
-    Figure,
-    completed,
-    design_of,
-    estimator_of,
-    undefined_strata,
-)
+from audit.analysis.estimators.estimate import ROUNDING, finite, t_quantile
+from audit.analysis.figures import NO_FIGURE, Figure, completed, design_of, estimator_of, undefined_strata
 from audit.analysis.power import POWER
 from audit.analysis.table import Bools, Table, aligned
 from audit.results import Comparison, FigureKey, FigureName, OpenBecause, Rank, Ranking, Verdict
@@ -50,10 +43,7 @@ def compare_models(
     specs : iterable of MeasureSpec
         The figures to compare, each (measure, where) once.
     margins : float or mapping of measure name to float
-        Differences within ± the margin do not matter. A mapping may have a ``default`` for other measures, or else it
-        is `DEFAULT_MARGIN`.
-    confidence : float
-        Level of the intervals; 1 - confidence is the level of the tests.
+        Differences within ± the margin do not matter: `margin_of`.
 
     Returns
     -------
@@ -70,7 +60,7 @@ def compare_models(
     differences = [paired_difference(own[a], own[b], spec) for spec, a, b in pairs]
     of_each = [margin_of(margins, spec.measure) for spec, _, _ in pairs]
     p_alike = np.array([of.p_of_margin(margin) for of, margin in zip(differences, of_each, strict=True)])
-    p_apart = np.array([of.estimate.p_two_sided() for of in differences])
+    p_apart = np.array([of.figure.estimate.p_two_sided() for of in differences])
     primary = np.array([spec.primary for spec, _, _ in pairs], dtype=np.bool_)
     alike, apart = (corrected(p, primary, alpha) for p in (p_alike, p_apart))
     tests = Counter(primary[np.isfinite(apart.p)].tolist())
@@ -82,8 +72,7 @@ def compare_models(
 
 
 class _Tested(NamedTuple):
-    """What decides about a difference: the margin, how many tests were corrected together, and the corrected p-values
-    and the levels of "equivalent" and of "not the same"."""
+    """The margin, how many tests were corrected together, and corrected p-values and levels of two kinds of claim."""
 
     margin: float
     alpha: float
@@ -119,7 +108,7 @@ def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], 
         bound_high=finite(of.figure.bound_high),
         complete_case_low=finite(complete[0]),
         complete_case_high=finite(complete[1]),
-        p=finite(of.estimate.p_two_sided()),
+        p=finite(of.figure.estimate.p_two_sided()),
         p_adjusted=finite(tested.p_apart),
         margin=tested.margin,
         minimum_detectable_effect=finite(_detectable(of, alpha / tested.tests)) if tested.tests else None,
@@ -147,7 +136,7 @@ def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], 
 
 def _why_open(of: PairedDifference, tested: _Tested) -> OpenBecause | None:
     """Why nothing is claimed about a difference, unless more items of the same kind would help."""
-    if of.n_clusters < 2 or (not of.n_missing and math.isnan(of.estimate.interval(0.5)[0])):
+    if of.n_clusters < 2 or (not of.n_missing and math.isnan(of.figure.estimate.interval(0.5)[0])):
         return "too few clusters"
     if of.n_missing:
         seen, worst = (max(abs(figure.bound_low), abs(figure.bound_high)) for figure in (of.answered, of.figure))
@@ -164,8 +153,8 @@ def _detectable(of: PairedDifference, alpha: float) -> float:
 
     It lies beyond the half of the interval by the normal quantile of the power; and the bounds are to be overcome.
     """
-    low, high = of.estimate.interval(1 - alpha)
-    near = of.estimate.interval(0.6826894921370859)  # of one standard error to either side
+    low, high = of.figure.estimate.interval(1 - alpha)
+    near = of.figure.estimate.interval(0.6826894921370859)  # of one standard error to either side
     bounds = of.figure.bound_high - of.figure.bound_low
     if not high - low > bounds:
         return math.nan
@@ -241,12 +230,12 @@ class PairedDifference:
         self.unpaired_room = self.unpaired_weight and self.unpaired_weight * (
             self.largest if estimator.is_mean else math.inf
         )
-        self.undefined, self.identical = (False, False), False
-        self.n_clusters, self.levels = 0, dict[str, int]()
-        if not both.any():
-            self.undefined = _undefined((ours, theirs), (of_a.used, of_b.used), spec)
-            return
-        if undefined_strata(ours, spec, both):
+        shared = ours.matching(spec.where) & ours.answered & theirs.matching(spec.where) & theirs.answered
+        has_a, has_b = (bool((of.used & shared).any()) for of in (of_a, of_b))
+        is_undefined = not both.any() and bool(shared.any())
+        self.undefined = is_undefined and has_a <= has_b, is_undefined and has_b <= has_a
+        self.identical, self.n_clusters, self.levels = False, 0, dict[str, int]()
+        if not both.any() or undefined_strata(ours, spec, both):
             return
         one, other = (table.quantity(spec.quantity).of(both) for table in (ours, theirs))
         design = design_of(ours, spec, both)
@@ -264,11 +253,6 @@ class PairedDifference:
         if not estimator_of(self.spec).is_mean:
             return "jackknife over clusters"
         return "paired t, clustered" if self.levels.keys() - {"item"} else "paired t"
-
-    @property
-    def estimate(self) -> Estimate:
-        """The difference with its error, whatever the missing answers would have been."""
-        return self.figure.estimate
 
     def interval(self, confidence: float, figure: Figure | None = None) -> tuple[float, float]:
         """Confidence interval, within the possible range."""
@@ -317,12 +301,3 @@ def _weight_of(alone: Bools, both: Bools, tables: tuple[Table, Table], spec: Mea
         own = codes == tables[0].find(spec.stratum, level)
         part += weight * float((alone & own).sum() / max((own & (alone | both)).sum(), 1))
     return part
-
-
-def _undefined(tables: tuple[Table, Table], used: tuple[Bools, Bools], spec: MeasureSpec) -> tuple[bool, bool]:
-    """For tables without common items: whose answers leave the figure undefined on items that both answered."""
-    a, b = (table.matching(spec.where) & table.answered for table in tables)
-    if not (a & b).any():
-        return False, False
-    of_a, of_b = (not (own & a & b).any() for own in used)
-    return (of_a, of_b) if of_a or of_b else (True, True)

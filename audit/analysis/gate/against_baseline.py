@@ -226,9 +226,8 @@ class Runs:
             return _not_comparable(measure.figure, "nothing in common", open_because=silent)
         if not found.is_enough:
             return self._of_intervals(before, measure, facts)
-        low, high = paired_difference(found.tables[0], found.tables[1], measure.spec).estimate.interval(
-            self.current.confidence
-        )
+        new = paired_difference(found.tables[0], found.tables[1], measure.spec).figure.estimate
+        low, high = new.interval(self.current.confidence)
         return self._of_questions(measure.figure, found, facts | {"new_low": finite(low), "new_high": finite(high)})
 
     def _of_questions(self, name: FigureName, found: Shared, facts: Mapping[str, Any]) -> Candidate:
