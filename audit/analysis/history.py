@@ -97,14 +97,10 @@ def stored_results(store: Store, title: str | None = None) -> Iterator[AuditResu
 
 
 def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *, details: bool = False) -> History:
-    """The series of every figure, in order of first appearance.
+    """The series of every figure of the results, oldest first, in order of first appearance.
 
-    Parameters
-    ----------
-    results : iterable of AuditResult
-        Oldest first. A run without the figure has no point: nothing is interpolated.
-    details : bool
-        Include figures of single levels (one occupation).
+    A run without the figure has no point: nothing is interpolated. ``details``: with figures of single levels (one
+    occupation).
     """
     points: dict[str, list[Point]] = {}
     last: dict[str, tuple[Measure, ModelInfo | None]] = {}

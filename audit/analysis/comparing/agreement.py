@@ -70,12 +70,8 @@ class Agreement(Reported):
 def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agreement:
     """The agreement of the latest primary figures of each model.
 
-    A model is what its fingerprint identifies: two under one label are two, one under two labels is one.
-
-    Parameters
-    ----------
-    results : iterable of AuditResult
-        Oldest first: for each figure and model the last one counts, or an earlier one on more items.
+    A model is what its fingerprint identifies: two under one label are two, one under two labels is one. ``results``:
+    oldest first; for each figure and model the last one counts, or an earlier one on more items.
     """
     latest: dict[object, dict[str, Measure]] = {}
     labels: dict[str, str] = {}

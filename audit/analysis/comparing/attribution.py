@@ -16,8 +16,8 @@ from audit.results import Comparison, FigureKey
 from backends.base import Description
 from backends.errors import ConfigError
 
-#: Parts that change along with another: a quantised file has different weights, and its tokenizer in another form.
-_FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "settings")}
+#: Parts that change with the quantisation: its file has different weights, and its tokenizer in another form.
+_OF_QUANTISED = ("weights", "tokenizer", "settings")
 
 
 class Step(NamedTuple):
@@ -52,7 +52,7 @@ def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
         both = a.fingerprint.keys() & b.fingerprint.keys()
         untold = _untold_fields(a, b)
         changed = [name for name in _differing_fields(a, b, of_engine=False) if name in both or name in untold]
-    following = {part for cause in changed for part in _FOLLOWS.get(cause, ())}
+    following = _OF_QUANTISED if "quantisation" in changed else ()
     return tuple(part for part in changed if part not in following)
 
 
@@ -86,15 +86,11 @@ def _differ(a: object, b: object) -> bool:
 def engine_pairs(
     descriptions: Mapping[str, Description], declared: Iterable[Collection[str]] = ()
 ) -> list[tuple[str, str]]:
-    """Pairs of models that are the same model on different engines.
+    """Pairs of models that are the same on different engines: their parts are known and equal, and their fingerprints
+    differ only in engine fields.
 
-    Parameters
-    ----------
-    descriptions : mapping of model name to Description
-        Two models with known and equal parts, whose fingerprints differ only in engine fields, are a pair.
-    declared : iterable of collections of names
-        Groups of models with the same weights although no hash shows it: another file format, or a server. Names of
-        models left out of the run are ignored.
+    ``declared``: groups of models with the same weights although no hash shows it: another file format, or a server.
+    Names of models left out of the run are ignored.
 
     Raises
     ------
@@ -107,12 +103,12 @@ def engine_pairs(
     for a, b in itertools.combinations(descriptions, 2):
         changed = changed_parts(descriptions[a], descriptions[b])
         together = any({a, b} <= group for group in groups)
-        if together and changed:
-            untold = _untold_fields(descriptions[a], descriptions[b])
-            other = ["adapter"] if "adapter" in changed else untold
-            if other:
-                hint = f"Leave one of them out: a different {other[0]} is not engine noise"
-                raise ConfigError("same_weights", f"{a}, {b}", f"they differ in their {other[0]}", hint)
+        others = [part for part in changed or () if part == "adapter"] or _untold_fields(
+            descriptions[a], descriptions[b]
+        )
+        if together and changed and others:
+            hint = f"Leave one of them out: a different {others[0]} is not engine noise"
+            raise ConfigError("same_weights", f"{a}, {b}", f"they differ in their {others[0]}", hint)
         if together or changed == ():
             pairs.append((a, b))
     return pairs
@@ -121,13 +117,9 @@ def engine_pairs(
 def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequence[str]] = ()) -> list[Step]:
     """The steps between models, at most one leading to each.
 
-    Parameters
-    ----------
-    descriptions : mapping of model name to Description
-        There is a step to a model from another with the same weights that differs in some other part: from the one most
-        like it, in model and engine. There is no step from a model with an adapter to one without.
-    declared : iterable of sequences of names
-        Chains of models, each made from the one before. Names of models left out of the run are skipped.
+    There is a step to a model from another with the same weights that differs in some other part: from the one most
+    like it, in model and engine. There is no step from a model with an adapter to one without. ``declared``: chains of
+    models, each made from the one before. Names of models left out of the run are skipped.
     """
     steps: dict[str, Step] = {}
     for chain in declared:

@@ -77,7 +77,6 @@ class Student(Estimate):
         return self.df >= _LEAST_DF and not math.isnan(self.se)
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The two-sided confidence interval."""
         if not self.is_known:
             return math.nan, math.nan
         t = t_quantile(self.df, (1 + confidence) / 2)
@@ -94,7 +93,6 @@ class Student(Estimate):
         return float(back(low)), float(back(high))
 
     def p_beyond(self, null: float, side: int) -> float:
-        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
         if not self.is_known:
             return math.nan
         is_plain = self.scale == "plain"
@@ -133,16 +131,13 @@ class Wider(Estimate):
 
     @property
     def value(self) -> float:  # type: ignore[override]
-        """The value of both."""
         return self.one.value
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The two-sided confidence interval."""
         (low, high), (a, b) = self.one.interval(confidence), self.other.interval(confidence)
         return (math.nan, math.nan) if math.isnan(low + high + a + b) else (min(low, a), max(high, b))
 
     def p_beyond(self, null: float, side: int) -> float:
-        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
         return _largest(self.one.p_beyond(null, side), self.other.p_beyond(null, side))
 
 
@@ -163,12 +158,10 @@ class Between(Estimate):
         return math.nan
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The two-sided confidence interval."""
         low, high = self.low.interval(confidence)[0], self.high.interval(confidence)[1]
         return (math.nan, math.nan) if math.isnan(low + high) else (low, high)
 
     def p_beyond(self, null: float, side: int) -> float:
-        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
         return (self.low if side > 0 else self.high).p_beyond(null, side)
 
 

@@ -32,13 +32,11 @@ class Share(Estimate):
     df: float
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The two-sided confidence interval."""
         square = t_quantile(self.df, (1 + confidence) / 2) ** 2 / self.n
         middle, half = self.value + square / 2, math.sqrt(square * (self.value * (1 - self.value) + square / 4))
         return max((middle - half) / (1 + square), 0.0), min((middle + half) / (1 + square), 1.0)
 
     def p_beyond(self, null: float, side: int) -> float:
-        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
         error = math.sqrt(max(null * (1 - null), 1e-300) / self.n)
         return t_share_below(self.df, side * (null - self.value) / error)
 
@@ -57,18 +55,15 @@ class ShareDifference(Estimate):
 
     @property
     def value(self) -> float:  # type: ignore[override]
-        """The difference."""
         return self.most * (self.only_b.value - self.only_a.value)
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The two-sided confidence interval."""
         (a_low, a_high), (b_low, b_high) = self.only_a.interval(confidence), self.only_b.interval(confidence)
         below = math.hypot(self.only_b.value - b_low, a_high - self.only_a.value)
         above = math.hypot(b_high - self.only_b.value, self.only_a.value - a_low)
         return self.value - self.most * below, self.value + self.most * above
 
     def p_beyond(self, null: float, side: int) -> float:
-        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
         return p_of_interval(self.interval, null, side)
 
 

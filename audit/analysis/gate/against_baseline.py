@@ -219,16 +219,14 @@ class Runs:
             return _not_comparable(measure.figure, "measured differently", differing=differing)
         facts: dict[str, Any] = {"is_defined": measure.value is not None or measure.bound_low is not None}
         found = None if tables is None else Shared(tables, measure.spec)
-        if found is None or not found.is_defined(found.asked):
-            if found is None or not self._is_same_sample(measure.suite):
-                return self._of_intervals(before, measure, facts)
-            silent = "missing answers" if measure.missing and not measure.n_items else None
-            return _not_comparable(measure.figure, "nothing in common", open_because=silent)
-        if not found.is_enough:
+        if found is not None and found.is_enough:
+            new = paired_difference(found.tables[0], found.tables[1], measure.spec).figure.estimate
+            low, high = new.interval(self.current.confidence)
+            return self._of_questions(measure.figure, found, facts | {"new_low": finite(low), "new_high": finite(high)})
+        if found is None or found.is_defined(found.asked) or not self._is_same_sample(measure.suite):
             return self._of_intervals(before, measure, facts)
-        new = paired_difference(found.tables[0], found.tables[1], measure.spec).figure.estimate
-        low, high = new.interval(self.current.confidence)
-        return self._of_questions(measure.figure, found, facts | {"new_low": finite(low), "new_high": finite(high)})
+        silent = "missing answers" if measure.missing and not measure.n_items else None
+        return _not_comparable(measure.figure, "nothing in common", open_because=silent)
 
     def _of_questions(self, name: FigureName, found: Shared, facts: Mapping[str, Any]) -> Candidate:
         """A figure on the shared questions."""
@@ -267,7 +265,7 @@ class Runs:
         own = [_with_unreadable(table) for table in tables]
         found = Shared(self._paired(name.suite, own), _UNREADABLE)
         is_any = any(np.nanmax(of.quantity(_UNREADABLE.quantity).high, initial=0.0) > 0 for of in own)
-        if is_any and found.is_defined(found.asked) and found.is_enough:
+        if is_any and found.is_enough:
             yield self._of_questions(name, found, {})
 
     def _looked_at(

@@ -110,6 +110,8 @@ class Shared:
     @property
     def is_enough(self) -> bool:
         """Whether the questions are enough to decide by."""
+        if not self.is_defined(self.asked):
+            return False
         return self.is_all or int(np.bincount(self._design(self.asked).strata).min()) >= _FEWEST
 
     @property
