@@ -103,9 +103,7 @@ def engine_pairs(
     for a, b in itertools.combinations(descriptions, 2):
         changed = changed_parts(descriptions[a], descriptions[b])
         together = any({a, b} <= group for group in groups)
-        others = [part for part in changed or () if part == "adapter"] or _untold_fields(
-            descriptions[a], descriptions[b]
-        )
+        others = ["adapter"] if "adapter" in (changed or ()) else _untold_fields(descriptions[a], descriptions[b])
         if together and changed and others:
             hint = f"Leave one of them out: a different {others[0]} is not engine noise"
             raise ConfigError("same_weights", f"{a}, {b}", f"they differ in their {others[0]}", hint)
