@@ -50,14 +50,9 @@ Answered = tuple[Item, bytes, Stored | str]
 
 
 def read_answers(suite: Suite, answered: Iterable[Answered], *, seen: Callable[[Response], Response]) -> SuiteAnswers:
-    """Read answers into rows.
+    """Read answers, each item's once, into rows.
 
-    Parameters
-    ----------
-    answered : iterable
-        Each item once, in the order of the rows.
-    seen : callable
-        The answer as it is read: with its scores as intervals where the model's numbers vary.
+    ``seen``: the answer as it is read, with its scores as intervals where the model's numbers vary.
     """
     found = SuiteAnswers(suite, Table.of(()), (), {})
     rows: list[Row] = []

@@ -200,8 +200,6 @@ def bounded(found: Sequence[Completed], spec: MeasureSpec) -> list[Completed]:
                 high=np.where(of.missing, most, of.quantity.high),
             )
         )
-        if of.missing.any()
-        else of
         for of in found
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from audit.results import AuditResult, Measure, ModelInfo, Reported
-from audit.results.figures import EXTENT, OfFigure, signature_changes
+from audit.results.figures import EXTENT, OfFigure, differing, signature_changes
 from audit.store import Store
 
 
@@ -149,11 +149,13 @@ def _changes(
     of_model: dict[str, tuple[Any, Any]] = {}
     # Equal ids with different fields: an earlier version described the same model with more fields.
     if old_model is not None and model is not None and old_model.fingerprint_id != model.fingerprint_id:
-        then, now = old_model.fingerprint, model.fingerprint
-        of_model = {key: (then.get(key), now.get(key)) for key in sorted(then.keys() | now.keys())}
+        of_model = differing(old_model.fingerprint, model.fingerprint)
     is_same = old.signature == measure.signature
     of_suite = {} if is_same else signature_changes(old.signature, measure.signature)
-    changes = [(f"model {key}", of) for key, of in of_model.items() if of[0] != of[1]]
-    changes += [(f"suite {key}", of) for key, of in of_suite.items()]
-    said = [f"{what}: {'none' if a is None else a} → {'none' if b is None else b}" for what, (a, b) in changes]
+    changes = [
+        (f"{of} {key}", *values)
+        for of, found in (("model", of_model), ("suite", of_suite))
+        for key, values in found.items()
+    ]
+    said = [f"{what}: {'none' if a is None else a} → {'none' if b is None else b}" for what, a, b in changes]
     return said, of_suite.keys() <= EXTENT

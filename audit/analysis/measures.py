@@ -77,14 +77,8 @@ def evaluate_suite(
 ) -> SuiteResult:
     """Measure one suite for every model, and compare the models.
 
-    Parameters
-    ----------
-    signature : mapping
-        Everything needed to reproduce the suite's figures, except the model.
-    engines : sequence of pairs of names
-        The same models on different engines: their differences are noise.
-    steps : sequence of Step
-        Models made from each other: each change has a decision of its own, whatever other models there are.
+    ``engines`` are pairs of the same model on different engines: their differences are noise. ``steps`` are models made
+    from each other: each change has a decision of its own, whatever other models there are.
     """
     tables = {model: answers.table for model, answers in by_model.items()}
     facts: dict[str, Any] = {"suite": name, "signature": signature, "confidence": confidence, "seed": seed}
@@ -238,14 +232,8 @@ def measure_table(
 ) -> list[Measure]:
     """The figures of one model on one suite, in the order of ``specs``.
 
-    Parameters
-    ----------
-    table : Table
-        All rows of the model, derived ones too.
-    signature : mapping
-        The suite's signature and whatever else of the run reproduces the figures.
-    seed : int
-        The run's seed. It enters the signature only: no interval here is resampled.
+    ``signature`` is the suite's, and whatever else of the run reproduces the figures. The seed enters the signature
+    only: no interval here is resampled.
 
     Raises
     ------

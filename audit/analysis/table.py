@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -115,8 +116,7 @@ class Table:
         rows = list(rows)
         ids = [row.item_id for row in rows]
         if len(set(ids)) < len(ids):
-            twice = next(item for at, item in enumerate(ids) if item in ids[:at])
-            raise ValueError(f"item {twice!r} has more than one row")
+            raise ValueError(f"item {Counter(ids).most_common(1)[0][0]!r} has more than one row")
         missing = [row.missing if row.values or row.missing else NO_VALUE for row in rows]
         columns: dict[str, pl.Series] = {
             "item_id": pl.Series(ids, dtype=pl.String),

@@ -191,10 +191,13 @@ def read_signature(signature: str) -> dict[str, Any]:
 
 def signature_changes(before: str, now: str) -> dict[str, tuple[Any, Any]]:
     """The parts in which two signatures differ, by name: (before, now), None where one has no such part."""
-    old, new = read_signature(before), read_signature(now)
-    return {
-        key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
-    }
+    return differing(read_signature(before), read_signature(now))
+
+
+def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The values that differ between two mappings, by key: (old, new), None where one has no such key."""
+    pairs = {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys())}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 #: JSON that is the same for equal values. Infinite numbers (a range) are allowed, unlike in a store's keys.

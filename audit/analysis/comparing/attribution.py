@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from audit.results import Comparison, FigureKey
+from audit.results.figures import differing
 from backends.base import Description
 from backends.errors import ConfigError
 
@@ -59,10 +60,7 @@ def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
 def _differing_fields(a: Description, b: Description, *, of_engine: bool) -> tuple[str, ...]:
     """The fields of the fingerprints that differ, and belong to an engine or do not."""
     engine = a.engine_fields | b.engine_fields
-    names = dict.fromkeys((*a.fingerprint, *b.fingerprint))
-    return tuple(
-        name for name in names if (name in engine) == of_engine and a.fingerprint.get(name) != b.fingerprint.get(name)
-    )
+    return tuple(name for name in differing(a.fingerprint, b.fingerprint) if (name in engine) == of_engine)
 
 
 def _untold_fields(a: Description, b: Description) -> list[str]:

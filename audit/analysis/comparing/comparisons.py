@@ -36,21 +36,10 @@ def compare_models(
 ) -> list[Comparison]:
     """Compare every pair of models on every figure of one suite.
 
-    Parameters
-    ----------
-    tables : mapping of model name to its table
-        Including derived rows. Items are matched by id.
-    specs : iterable of MeasureSpec
-        The figures to compare, each (measure, where) once.
-    margins : float or mapping of measure name to float
-        Differences within ± the margin do not matter: `margin_of`.
-
-    Returns
-    -------
-    list of Comparison
-        By figure, then by pair in the models' order. ``difference`` is b minus a. ``minimum_detectable_effect`` is what
-        another sample of this design detects with 80 % power at α/2m, with m tests corrected together: the first step
-        of the correction, whatever the other comparisons show.
+    They come by figure, then by pair in the models' order. Items are matched by id; ``specs`` has each figure once.
+    Differences within ± the margin do not matter. ``minimum_detectable_effect`` is what another sample of this design
+    detects with 80 % power at α/2m, with m tests corrected together: the first step of the correction, whatever the
+    other comparisons show.
     """
     if len(tables) < 2:
         return []

@@ -80,13 +80,8 @@ class Student(Estimate):
         if not self.is_known:
             return math.nan, math.nan
         t = t_quantile(self.df, (1 + confidence) / 2)
-        centre = self.value if self.scale == "plain" else self._scaled(self.value)
-        below = above = self.se * t
-        if self.skewness < 0:
-            below = self._reach(t, -self.skewness)
-        elif self.skewness > 0:
-            above = self._reach(t, self.skewness)
-        low, high = centre - below, centre + above
+        centre = self._scaled(self.value)
+        low, high = centre - self._reach(t, -self.skewness), centre + self._reach(t, self.skewness)
         if self.scale == "plain":
             return low, high
         back = math.tanh if self.scale == "fisher" else special.expit
@@ -95,8 +90,7 @@ class Student(Estimate):
     def p_beyond(self, null: float, side: int) -> float:
         if not self.is_known:
             return math.nan
-        is_plain = self.scale == "plain"
-        distance = side * (self.value - null if is_plain else self._scaled(self.value) - self._scaled(null))
+        distance = side * (self._scaled(self.value) - self._scaled(null))
         if math.isnan(distance):
             return math.nan
         if abs(distance) < ROUNDING:
@@ -110,14 +104,16 @@ class Student(Estimate):
         return t_share_below(self.df, -t)
 
     def _scaled(self, value: float) -> float:
+        if self.scale == "plain":
+            return value
         if self.scale == "logit":
             return float(special.logit(min(max(value, 0.0), 1.0)))
         return math.copysign(math.inf, value) if abs(value) >= 1 else math.atanh(value)
 
     def _reach(self, t: float, skewness: float) -> float:
         skewness = min(skewness, _MOST_SKEWNESS)
-        if self.se == 0:
-            return 0.0
+        if skewness <= 0 or self.se == 0:
+            return self.se * t
         bend = 2 / 3 * skewness
         return self.se * (skewness / 6 + math.expm1(min(bend * t, 700.0)) / bend)
 

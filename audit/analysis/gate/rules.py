@@ -103,12 +103,11 @@ def limit_checks(
     """Each limit on each figure it names. ``nights``: those before, oldest first."""
     checks = []
     for name, bounds in limits.items():
-        seen: set[tuple[object, ...]] = set()
+        figures: dict[object, Measure] = {}
         for measure in (m for m in current.measures if not m.is_subgroup):
-            rows = _limits_rows(measure, name)
-            if rows is None or rows in seen:
-                continue
-            seen.add(rows)
+            if (rows := _limits_rows(measure, name)) is not None:
+                figures.setdefault(rows, measure)
+        for measure in figures.values():
             table = tables(measure.model, measure.suite)
             assert table is not None, "a run is stored with its tables"
             checks.append(_checked(table, measure, name, bounds, nights, current.confidence))
