@@ -152,10 +152,7 @@ def _changes(
         of_model = differing(old_model.fingerprint, model.fingerprint)
     is_same = old.signature == measure.signature
     of_suite = {} if is_same else signature_changes(old.signature, measure.signature)
-    changes = [
-        (f"{of} {key}", *values)
-        for of, found in (("model", of_model), ("suite", of_suite))
-        for key, values in found.items()
-    ]
-    said = [f"{what}: {'none' if a is None else a} → {'none' if b is None else b}" for what, a, b in changes]
+    changes = [(f"model {key}", of) for key, of in of_model.items()]
+    changes += [(f"suite {key}", of) for key, of in of_suite.items()]
+    said = [f"{what}: {'none' if a is None else a} → {'none' if b is None else b}" for what, (a, b) in changes]
     return said, of_suite.keys() <= EXTENT

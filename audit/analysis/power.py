@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from audit.analysis.estimators.estimate import t_quantile
 from audit.analysis.estimators.means import sources
 from audit.analysis.figures import design_of, estimator_of, undefined_strata, usable
-from audit.analysis.table import Bools, Floats, Table, aligned
+from audit.analysis.table import Table, aligned
 from audit.results import FigureName, VarianceComponents
 from suites.base import MeasureSpec
 
@@ -78,12 +78,17 @@ def suite_components(
     for spec in specs:
         if not (spec.primary and estimator_of(spec).is_mean):
             continue
-        for model, against, values, used in _columns(tables, spec):
-            table = tables[model]
+        values = {model: table.quantity(spec.quantity).value for model, table in tables.items()}
+        rows = {model: usable(table, spec) & np.isfinite(values[model]) for model, table in tables.items()}
+        alone: list[tuple[str, str | None]] = [(model, None) for model in tables]
+        for model, against in alone + [(b, a) for a, b in itertools.combinations(tables, 2)]:
+            table, column, used = tables[model], values[model], rows[model]
+            if against is not None:
+                column, used = column - values[against], used & rows[against]
             if not used.any() or undefined_strata(table, spec, used):
                 continue
             design = design_of(table, spec, used)
-            parts = sources(values[used], design) if design.crossed else None
+            parts = sources(column[used], design) if design.crossed else None
             if parts is None:
                 continue
             found.append(
@@ -97,13 +102,3 @@ def suite_components(
                 )
             )
     return found
-
-
-def _columns(tables: Mapping[str, Table], spec: MeasureSpec) -> Iterator[tuple[str, str | None, Floats, Bools]]:
-    """Each model's values (n,) and rows (n,) that have one; then each pair's: (b, a, b - a, rows of both)."""
-    values = {model: table.quantity(spec.quantity).value for model, table in tables.items()}
-    used = {model: usable(table, spec) & np.isfinite(values[model]) for model, table in tables.items()}
-    for model in tables:
-        yield model, None, values[model], used[model]
-    for a, b in itertools.combinations(tables, 2):
-        yield b, a, values[b] - values[a], used[a] & used[b]

@@ -251,8 +251,6 @@ class PairedDifference:
     def interval_with_unpaired(self, confidence: float) -> tuple[float, float]:
         """The interval for all items, if the unpaired ones differ as much as possible."""
         low, high = self.interval(confidence)
-        if not self.unpaired_weight:
-            return low, high
         paired = 1 - self.unpaired_weight
         return paired * low - self.unpaired_room, paired * high + self.unpaired_room
 

@@ -37,6 +37,7 @@ Bounds = tuple[float | None, float | None]
 Margins = Mapping[str, float] | float
 #: The share of answers that are refused or cannot be parsed, which margins may name.
 UNREADABLE_SHARE = "unreadable_share"
+_POSSIBLE = "Give a value that it can have, 5 % as 0.05"
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,14 @@ def check_rules(
         low, high = ranges.get(name, (-math.inf, math.inf))
         is_beyond = any(bound is not None and not low <= bound <= high for bound in bounds)
         if is_beyond or (bounds[0] in (None, low) and bounds[1] in (None, high)):
-            raise _without_effect(f"limits.{name}", bounds, f"the figure lies between {low:g} and {high:g}")
+            problem = f"the figure lies between {low:g} and {high:g}"
+            raise ConfigError(f"limits.{name}", bounds, problem, _POSSIBLE)
     widths = {name: high - low for name, (low, high) in ranges.items()}
     widths["default"] = max(widths.values(), default=math.inf)
     for name, margin in named.items() if isinstance(margins, Mapping) else [("default", margins)]:
         if margin >= (width := widths.get(name, math.inf)):
             at = f"margins.{name}" if isinstance(margins, Mapping) else "margins"
-            raise _without_effect(at, margin, f"no figure can change by more than {width:g}")
-
-
-def _without_effect(field: str, given: object, problem: str) -> ConfigError:
-    return ConfigError(field, given, problem, "Give a value that it can have, 5 % as 0.05")
+            raise ConfigError(at, margin, f"no figure can change by more than {width:g}", _POSSIBLE)
 
 
 def limit_checks(

@@ -31,19 +31,9 @@ def gate_run(
 ) -> GateReport:
     """Check a stored run against a baseline and its config's limits, and record the night.
 
-    Parameters
-    ----------
-    store : Store
-        If it is read-only, the night is not recorded.
-    run_id : str
-        A finished run of the store.
-    baseline : str or None
-        A saved baseline's name, a run of the store, or the path of a report.json; None to check only the limits. A
-        file has no answers, so changes are computed from intervals over new questions.
-    margin : float, optional
-        Replaces the margins of the run's config. The limits are always the config's.
-    open_fails : str
-        Which open questions fail the gate, see `GateReport`.
+    ``baseline``: as in `find_baseline`; None to check only the limits. A file has no answers, so changes are computed
+    from intervals over new questions. ``margin`` replaces those of the run's config; the limits are always the
+    config's. If the store is read-only, the night is not recorded.
 
     Raises
     ------
