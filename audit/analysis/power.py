@@ -24,12 +24,6 @@ from suites.base import MeasureSpec
 POWER = 0.8
 
 
-def detectable(variance: float, df: float, alpha: float = 0.05) -> float:
-    """The difference that a two-sided test at ``alpha`` finds with `POWER`: (t of 1 - α/2 + t of the power) · √V."""
-    steps = t_quantile(df, 1 - alpha / 2) + t_quantile(df, POWER)
-    return steps * math.sqrt(variance)
-
-
 @dataclass(frozen=True)
 class Planned:
     """What the variance of a figure consists of, for designs of other sizes.
@@ -57,7 +51,8 @@ class Planned:
     def detects(self, levels: Mapping[str, float], items: float, alpha: float) -> float:
         """The smallest difference that so many levels of each factor and so many items detect; inf if there is none.
 
-        With Satterthwaite's degrees of freedom; a factor with fewer than two levels shows nothing.
+        It is (t of 1 - α/2 + t of the power) · √V, with Satterthwaite's degrees of freedom; a factor with fewer than
+        two levels shows nothing.
         """
         if min([*(levels.get(name, 0) for name in self.per_level), items]) < 2:
             return math.inf
@@ -66,7 +61,8 @@ class Planned:
         variance = sum(part for part, _ in parts)
         if variance <= 0:
             return math.inf
-        return detectable(variance, variance**2 / sum(part**2 / df for part, df in parts), alpha)
+        df = variance**2 / sum(part**2 / df for part, df in parts)
+        return (t_quantile(df, 1 - alpha / 2) + t_quantile(df, POWER)) * math.sqrt(variance)
 
 
 def suite_components(

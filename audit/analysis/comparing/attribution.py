@@ -24,13 +24,9 @@ _OF_QUANTISED = ("weights", "tokenizer", "settings")
 class Step(NamedTuple):
     """A step from one model to another.
 
-    Attributes
-    ----------
-    changes : tuple of str
-        What differs: parts of the model (`backends.base.ModelPart`), or another field of the fingerprint. Empty if no
-        difference is known.
-    engine : tuple of str
-        Fields of the engine that differ too: the step then includes the engines' noise.
+    ``changes`` are what differs: parts of the model (`backends.base.ModelPart`), or another field of the fingerprint.
+    It is empty if no difference is known. ``engine`` are fields of the engine that differ too: the step then includes
+    the engines' noise.
     """
 
     a: str

@@ -16,7 +16,7 @@ import numpy as np
 
 from audit.analysis.estimators.design import Design, level_means
 from audit.analysis.estimators.estimate import ROUNDING, Codes, Floats, Student, unknown
-from audit.analysis.estimators.means import sources
+from audit.analysis.estimators.means import sources, student
 
 _FEWEST_CLUSTERS = 4
 
@@ -99,8 +99,7 @@ def _jackknifed(value: float, pseudo: Floats, of: Correlated, design: Design) ->
     if found is None:
         return unknown(value)
     variance, df = found.total()
-    se, third = math.sqrt(variance), sum(source.third for source in found.factors.values())
-    return Student(value, se, min(df, design.most_df, len(of.means) - 2.0), third / se**3 if se > 0 else 0.0)
+    return student(value, variance, min(df, len(of.means) - 2.0), found.third, design)
 
 
 # -- bounds ------------------------------------------------------------------------------------

@@ -62,6 +62,11 @@ class Sources:
     cells: Source
 
     @property
+    def third(self) -> float:
+        """The third cumulant of the mean."""
+        return sum([of.third for of in self.factors.values()])
+
+    @property
     def shared(self) -> float:
         """The part of the cells that is counted once too often for each further factor."""
         return (len(self.factors) - 1) * self.cells.variance if self.cells.df >= _FEWEST_OF_CELLS else 0.0
@@ -95,15 +100,15 @@ def clustered_mean(values: Floats, design: Design) -> Estimate:
         return unknown(weighted_mean(values, design))
     if design.membership is not None:
         return _with_memberships(found, values, design)
-    third = sum([of.third for of in found.factors.values()])
-    one = _student(found.mean, *found.total(), third, design)
+    one = student(found.mean, *found.total(), found.third, design)
     if len(design.weights) == 1:
         return one
-    other = _student(found.mean, *found.total(common=True), third, design)
+    other = student(found.mean, *found.total(common=True), found.third, design)
     return one if one == other else Wider(one, other)
 
 
-def _student(mean: float, variance: float, df: float, third: float, design: Design) -> Student:
+def student(mean: float, variance: float, df: float, third: float, design: Design) -> Student:
+    """The estimate with these degrees of freedom, or the most that the design allows, and this third cumulant."""
     se = math.sqrt(variance)
     return Student(mean, se, min(df, design.most_df), third / se**3 if se > 0 else 0.0)
 
@@ -213,10 +218,9 @@ def _with_memberships(found: Sources, values: Floats, design: Design) -> Estimat
     unbiased = levels / (levels - 1)
     jackknife, noise = unbiased * float((moved**2).sum()), unbiased * float((of_units**2).sum())
     items, _ = found.total()
-    third = sum(of.third for of in found.factors.values())
     reach = _reach(items, jackknife, noise, levels - 1)
     se = max(reach / float(special.stdtrit(levels - 1, 0.975)), math.sqrt(items))
-    return _student(found.mean, se**2, levels - 1.0, third, design)
+    return student(found.mean, se**2, levels - 1.0, found.third, design)
 
 
 def _reach(items: float, jackknife: float, noise: float, df: int) -> float:

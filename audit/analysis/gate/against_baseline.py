@@ -39,9 +39,6 @@ from audit.results.figures import EXTENT, signature_changes
 from backends.errors import ERROR_KINDS
 from suites.base import MeasureSpec
 
-#: The looks of the nights before by figure id, oldest first.
-Earlier = Mapping[str, Sequence[Look]]
-
 _UNREADABLE = MeasureSpec(UNREADABLE_SHARE, "unreadable", kind="share", unit="share", neutral=0.0, primary=True)
 
 
@@ -49,18 +46,9 @@ _UNREADABLE = MeasureSpec(UNREADABLE_SHARE, "unreadable", kind="share", unit="sh
 class Candidate:
     """A figure that is compared with the baseline.
 
-    Attributes
-    ----------
-    change : Change
-        Whatever is missing.
-    answered : Change
-        Over the questions answered in both runs.
-    with_unpaired : Change
-        With those that have a value in one run alone, which may be any in the other.
-    looks : sequence of Look
-        The different ones so far, tonight's last: if its answers came before, up to that night.
-    facts : mapping
-        Further fields of the `GatedFigure`.
+    Its change is known whatever is missing; over the questions ``answered`` in both runs; and ``with_unpaired`` ones,
+    whose value in one run alone may be any in the other. ``looks`` are the different ones so far, tonight's last: if
+    its answers came before, up to that night. ``facts`` are further fields of the `GatedFigure`.
     """
 
     name: FigureName
@@ -154,14 +142,15 @@ def gated_figures(runs: Runs) -> tuple[list[GatedFigure], dict[str, Look]]:
 
 @dataclass(frozen=True)
 class Runs:
-    """A run and the baseline that it is compared with: their results and their tables; margins; and earlier nights."""
+    """A run and the baseline that it is compared with: their results and their tables; margins; and the looks of the
+    nights before by figure id, oldest first."""
 
     baseline: AuditResult
     current: AuditResult
     baseline_table: TableOf
     current_table: TableOf
     margins: Margins
-    earlier: Earlier
+    earlier: Mapping[str, Sequence[Look]]
 
     def compared(self) -> Iterator[Candidate | GatedFigure]:
         """The run's gated figures, each model and suite followed by its share of unreadable answers; then those of the

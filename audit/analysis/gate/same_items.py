@@ -79,12 +79,8 @@ def harm_of(change: Bounds, total: Bounds) -> Bounds:
 class Shared:
     """A figure on the questions that two runs share, as rows (n,) of their `paired_tables`.
 
-    Attributes
-    ----------
-    asked, answered, unpaired : array (n,)
-        Rows that both runs asked; of these, with a value in both; and further ones with one by design in one run alone.
-    is_all : bool
-        Whether no further question of either run belongs to the figure.
+    Rows that both runs ``asked``; of these, ``answered`` in both; and further ones that have a value by design in one
+    run alone, ``unpaired``. ``is_all``: no further question of either run belongs to the figure.
     """
 
     def __init__(self, tables: Sequence[Table], spec: MeasureSpec) -> None:

@@ -11,7 +11,7 @@ from statsmodels.stats.power import TTestPower
 from audit import Audit
 from audit.analysis.estimators.design import Design
 from audit.analysis.estimators.means import clustered_mean
-from audit.analysis.power import POWER, Planned, detectable
+from audit.analysis.power import POWER, Planned
 from audit.prepare.forecast import plan_audit, sample_power
 from audit.report.phrases.planning import plan_text, power_text
 from audit.results import VarianceComponents
@@ -25,7 +25,7 @@ SUITE = OccuGender(("implicit",))
 def test_the_formula_is_that_of_a_t_test_up_to_the_noncentral_tail():
     for n in (20, 60):
         exact = TTestPower().solve_power(nobs=n, alpha=0.05, power=POWER)
-        assert detectable(1 / n, n - 1) == pytest.approx(exact, rel=0.02)
+        assert Planned({"item": 1.0}, 0.0).detects({"item": n}, n, 0.05) == pytest.approx(exact, rel=0.02)
 
 
 def test_a_design_of_another_size_detects_what_it_should():
