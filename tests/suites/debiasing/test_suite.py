@@ -21,9 +21,9 @@ def test_the_papers_design_is_complete():
 
 def test_a_degrees_published_figure_is_the_mean_of_its_instructions():
     suite = DebiasingPositions()
-    found = {(f.model, f.measure, *sorted(f.where.items(), key=str)): f.value for f in suite.published()}
+    found = {(f.model, f.measure, *sorted(f.where.items(), key=str)): f.value for f in suite.shown.published}
     where = {"bias": "implicit", "position": "without_dialogue", "dominated_by": "female"}
-    model = next(f.model for f in suite.published())
+    model = next(f.model for f in suite.shown.published)
 
     def value(**level):
         return found[(model, "p_female", *sorted((where | level).items(), key=str))]
