@@ -272,6 +272,11 @@ def sampled_factors(specs: Sequence[MeasureSpec]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(factor for spec in specs for factor in spec.clusters if factor not in spec.where))
 
 
+def sample_of(suite: Suite, items: Iterable[Item], seed: int) -> Sample:
+    """A sample of a suite's items, balanced over what its leading figures generalise over."""
+    return Sample(items, suite.strata, seed, suite.sampled_together, sampled_factors(leading_specs(suite)))
+
+
 def levels_behind(
     items: Collection[Item], spec: MeasureSpec, families: Mapping[str, Family] | None = None
 ) -> dict[str, int]:

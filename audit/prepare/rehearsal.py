@@ -49,22 +49,9 @@ _MODELS: Mapping[str, float] = {"without bias": 0.0, "with bias": 1.0}
 class SuiteCheck:
     """What the rehearsal of a suite showed.
 
-    Attributes
-    ----------
-    n_items : int
-    specs : list of MeasureSpec
-        Its figures.
-    bias : float
-        The bias that was planted in one of the two models, 0 to 1.
-    mistakes : list of ConfigError
-    unreadable : Counter
-        Planted answers that gave no value, by reason.
-    rater_tests : Counter
-        Questions that test each rater.
-    pairs : list of (Measure, Measure)
-        Each primary figure with a neutral value, without and with bias; empty if the suite plants none.
-    levels : dict
-        For each primary measure the levels of its sampled factors, among all items.
+    ``bias``: what was planted in one of the two models, 0 to 1. ``unreadable``: planted answers that gave no value, by
+    reason. ``rater_tests``: questions that test each rater. ``pairs``: each primary figure with a neutral value,
+    without and with bias; empty if the suite plants none. ``levels``: those of each primary measure's sampled factors.
     """
 
     suite: str

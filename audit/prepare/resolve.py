@@ -20,6 +20,7 @@ from audit.collect.sample import (
     levels_behind,
     matching,
     plan_looks,
+    sample_of,
     sampled_factors,
 )
 from audit.config import AuditConfig
@@ -147,9 +148,7 @@ def suite_items(name: str, suite: Suite, audit: AuditConfig) -> tuple[list[Item]
         raise ConfigError(f"suites.{name}", twice, "two items have this id", "Give each item an id of its own")
     if audit.limit is None:
         return items, len(items)
-    specs = leading_specs(suite)
-    sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(specs))
-    requirement = Requirement(items, specs)
+    sample, requirement = sample_of(suite, items, audit.seed), Requirement(items, leading_specs(suite))
     if not audit.small_sample and audit.limit < min(sample.smallest, len(items)):
         # The error should name the limit that decides something, not the one that merely allows one set of items.
         _check_useful(name, audit.limit, sample, [], requirement)
@@ -210,31 +209,23 @@ def _levels_or_items(items: Collection[Item], spec: MeasureSpec) -> dict[str, in
 
 def _assign_looks(suite: Suite, items: Sequence[Item], audit: AuditConfig, looks: tuple[InterimLook, ...]) -> list[int]:
     """By which look each item is asked, in a random order that the seed fixes."""
-    crossed = sampled_factors(leading_specs(suite))
-    sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, crossed)
-    return sample.looks([look.items for look in looks])
+    return sample_of(suite, items, audit.seed).looks([look.items for look in looks])
 
 
 def _check_capabilities(model: DescribedBackend, suite_name: str, needs: Set[Capability]) -> None:
     missing = needs - model.description.capabilities
     absent = model.description.absent
     if "recorded" in missing:
-        raise ConfigError(
-            f"models.{model.name}",
-            type(model.backend).__name__,
-            f"suites.{suite_name} brings texts that were written elsewhere, which this model would not be asked for",
-            "Leave --model out, or give RecordedBackend; to ask this model, remove the completions",
-        )
+        problem = f"suites.{suite_name} brings texts that were written elsewhere, which it would not be asked for"
+        hint = "Leave --model out, or give RecordedBackend; to ask this model, remove the completions"
+        raise _refused(model.name, model.backend, problem, hint)
     if missing:
         lacked = [f"{one} ({absent[one]})" if one in absent else one for one in sorted(missing)]
-        raise ConfigError(
-            f"models.{model.name}",
-            type(model.backend).__name__,
-            f"it cannot do what suites.{suite_name} asks: {', '.join(lacked)}",
-            f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
-            "Change what it lacks, leave the model or the suite out, or change the suite's mode"
-            f"{' or its start' if 'score_alone' in missing else ''}",
-        )
+        problem = f"it cannot do what suites.{suite_name} asks: {', '.join(lacked)}"
+        can = ", ".join(sorted(model.description.capabilities)) or "nothing"
+        mode = "mode or its start" if "score_alone" in missing else "mode"
+        hint = f"It can: {can}. Change what it lacks, leave the model or the suite out, or change the suite's {mode}"
+        raise _refused(model.name, model.backend, problem, hint)
 
 
 #: Begins no answer. GenderPair has no such form, but need not score.
@@ -257,13 +248,10 @@ def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: 
         begins = form in ("score_prefill", "generate_prefill")
         instead = "score_prefill" if form == "score_text" and "score_prefill" in absent else form
         other = _ASKED_OTHERWISE[instead] if "prompt_format" in suite.signature() else ""
-        raise ConfigError(
-            f"models.{model.name}",
-            type(model.backend).__name__,
-            f"{found[form]:,} of the {len(items):,} questions of suites.{suite_name} "
-            f"{'begin the answer, and ' if begins else ''}need {form}: {absent[form]}",
-            f"{f'Give suites.{suite_name} {other}, or leave' if other else 'Leave'} the model or the suite out",
-        )
+        need = f"{'begin the answer, and ' if begins else ''}need {form}: {absent[form]}"
+        problem = f"{found[form]:,} of the {len(items):,} questions of suites.{suite_name} {need}"
+        hint = f"{f'Give suites.{suite_name} {other}, or leave' if other else 'Leave'} the model or the suite out"
+        raise _refused(model.name, model.backend, problem, hint)
 
 
 def _forms(suite: Suite, item: Item) -> set[Form]:
@@ -289,19 +277,18 @@ async def _describe(name: str, backend: Backend, store: Store, ask: bool) -> Des
     except ConfigError as error:
         raise error.within(f"models.{name}") from None
     except BackendError as error:
-        raise ConfigError(
-            f"models.{name}",
-            type(backend).__name__,
-            f"{error.kind}: {error.message.rstrip('.')}",
-            error.hint or "Check its options, and that it can be reached",
-        ) from None
+        hint = error.hint or "Check its options, and that it can be reached"
+        raise _refused(name, backend, f"{error.kind}: {error.message.rstrip('.')}", hint) from None
     except Exception as error:  # whatever an engine or a third-party backend raises for a model that does not exist
         first = next(iter(str(error).strip().splitlines()), "")
         problem = f"describing it raised {type(error).__name__}: {first}"
-        raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Check its name and its files") from error
+        raise _refused(name, backend, problem, "Check its name and its files") from error
     try:
         identity = await asyncio.to_thread(store.know, description.fingerprint)
     except (TypeError, AttributeError) as error:
-        problem = f"its description cannot be stored: {error}"
-        raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Use texts and numbers") from error
+        raise _refused(name, backend, f"its description cannot be stored: {error}", "Use texts and numbers") from error
     return DescribedBackend(name, backend, description, identity)
+
+
+def _refused(name: str, backend: Backend, problem: str, hint: str) -> ConfigError:
+    return ConfigError(f"models.{name}", type(backend).__name__, problem, hint)

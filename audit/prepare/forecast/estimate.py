@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple, Self
 
 from pydantic import BaseModel
 
 from audit.collect.job_run import part_to_repeat
 from audit.config import AuditConfig
-from audit.prepare.forecast.request_timing import KINDS, estimate_seconds, measure_pace
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.store import Keyed, Partly, Store, Stored, keyed, of_run
 from backends.base import (
     Backend,
     ClassifyRequest,
+    GenerateRequest,
     Prompt,
     Request,
     RequestCost,
@@ -42,6 +43,10 @@ TOKEN_SAMPLE = 200  # prompts that are tokenised
 _CHUNK = 256  # items that are looked up at a time
 _ASSUMED_SECONDS = 1.0  # of a request to a server that has answered nothing yet
 CHARACTERS_PER_TOKEN = 4
+KINDS: Mapping[type[Request], str] = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
+MOST_ANSWERS = 4000  # only the latest answers are used
+FEWEST_ANSWERS = 10
+_TOGETHER = 0.01  # seconds: answers of one batch are stored one after another, each with a time of its own
 
 
 class ModelEstimate(BaseModel):
@@ -144,22 +149,12 @@ def _estimate(
     scored = sum(
         isinstance(item.request, ScoreRequest) for name in resolved.items for item in resolved.asked(name, looks)
     )
-    counted, again = RequestCounts(), Fraction(number_to_repeat(scored), max(scored, 1))
+    again = Fraction(number_to_repeat(scored), max(scored, 1))
+    counted = RequestCounts(model.fingerprint_id, model.backend, store, again)
     for (name, suite), run in itertools.product(audit.suites.items(), range(1, audit.runs + 1)):
-        items = resolved.asked(name, looks)
         scorers = {scorer: d.fingerprint_id for (of, scorer), d in resolved.scorers.items() if of == name}
-        count_requests(
-            items,
-            model.fingerprint_id,
-            model.backend,
-            store,
-            again,
-            suite=suite,
-            scorers=scorers,
-            counts=counted,
-            run=run,
-        )
-    prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
+        counted.add(resolved.asked(name, looks), suite, scorers, run)
+    prompt_tokens, tokens_by = counted.prompt_tokens()
     paces, asked = measure_pace(timed, model.fingerprint_id), counted.requests_by_kind.copy()
     asked.update({"score": counted.asked_again} if counted.asked_again else {})
     seconds = estimate_seconds(asked, paces)
@@ -174,7 +169,7 @@ def _estimate(
     else:
         measured = (f"{kind}: from its answers to {paces[kind].answers:,} questions" for kind in asked)
         seconds_by = "; ".join(measured)
-    checking, cost = _checking_cost(model.backend, counted), None
+    checking, cost = _checking_cost(counted), None
     if isinstance(model.backend, SupportsPrices):
         each = prompt_tokens / counted.calls if counted.calls else 0.0  # a check sends a prompt
         generated = counted.generated_tokens + checking.generated_tokens
@@ -201,12 +196,12 @@ def _estimate(
     )
 
 
-def _checking_cost(backend: Backend, counts: RequestCounts) -> RequestCost:
+def _checking_cost(counts: RequestCounts) -> RequestCost:
     """That of the requests that check the answers, beside those that are asked twice."""
-    if not isinstance(backend, SupportsCheckingRequests):
+    if not isinstance(counts.backend, SupportsCheckingRequests):
         return RequestCost(0, 0, 0)
     scored = counts.requests_by_kind["score"] + counts.asked_again
-    return backend.checking_cost(counts.requests + counts.follow_ups, scored)
+    return counts.backend.checking_cost(counts.requests + counts.follow_ups, scored)
 
 
 @dataclass
@@ -215,6 +210,8 @@ class RequestCounts:
 
     Attributes
     ----------
+    fingerprint, backend, store, again
+        The model's fingerprint id; and the share of the questions that are asked a second time, if it supports that.
     items, requests, shared : int
         Items; the unanswered ones among them; and those that ask the same as one before, which is asked once.
     checkable, asked_again : int
@@ -233,6 +230,10 @@ class RequestCounts:
         A uniform random sample of the prompts, and how often each is sent.
     """
 
+    fingerprint: str
+    backend: Backend
+    store: Store
+    again: Fraction | int = 0
     items: int = 0
     requests: int = 0
     shared: int = 0
@@ -247,9 +248,12 @@ class RequestCounts:
     generated_tokens: int = 0
     sample: list[tuple[Prompt, int]] = field(default_factory=list)
 
-    def prompt_tokens(self, backend: Backend) -> tuple[int, str]:
+    def __post_init__(self) -> None:
+        self._draw = random.Random(0)
+
+    def prompt_tokens(self) -> tuple[int, str]:
         """Tokens of all that is sent, and how the number was obtained: only the sample of prompts is tokenised."""
-        counts = count_tokens(backend, [prompt for prompt, _ in self.sample]) if self.sample else []
+        counts = count_tokens(self.backend, [prompt for prompt, _ in self.sample]) if self.sample else []
         if counts is None:
             tokens = round((self.prompt_characters + self.further_characters) / CHARACTERS_PER_TOKEN)
             return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters per token"
@@ -259,54 +263,79 @@ class RequestCounts:
         sampled, asked = sum(times * _length(prompt) for prompt, times in self.sample), self.requests + self.follow_ups
         is_all = len(self.sample) == asked and not self.asked_again
         tokens = round(further + (sent if is_all else sent * self.prompt_characters / max(sampled, 1)))
-        if isinstance(backend, SupportsRequestCost):
-            return tokens, backend.cost_basis()
+        if isinstance(self.backend, SupportsRequestCost):
+            return tokens, self.backend.cost_basis()
         return tokens, "counted" if is_all else f"estimated from {len(self.sample)} of {asked} prompts"
 
+    def add(
+        self,
+        items: Iterable[Item],
+        suite: Suite | None = None,
+        scorers: Mapping[str, str] = MappingProxyType({}),
+        run: int = 1,
+    ) -> Self:
+        """Count what is unanswered and, given ``suite``, what may follow. Asks nothing.
 
-def count_requests(
-    items: Iterable[Item],
-    fingerprint: str,
-    backend: Backend,
-    store: Store,
-    again: Fraction | int = 0,
-    *,
-    suite: Suite | None = None,
-    scorers: Mapping[str, str] = MappingProxyType({}),
-    counts: RequestCounts | None = None,
-    run: int = 1,
-) -> RequestCounts:
-    """Count what is unanswered under a fingerprint and, given ``suite``, what may follow. Asks nothing.
+        ``scorers``: the fingerprint ids of the suite's scorers by name. ``run``: which of several runs.
+        """
+        source = iter(items)
+        seen: set[str] = set()  # follow-ups that many items share
+        alike: set[int] = set()  # requests that several items share: they are asked once
+        while taken := list(itertools.islice(source, _CHUNK)):
+            self.items += len(taken)
+            own = [item for item in taken if item.scorer is None]
+            following = [item for item in taken if item.scorer is not None]  # asked of a scorer from the start
+            keys = [keyed(of_run(item.request, run), self.fingerprint, run) for item in own]
+            for item, key, found in zip(own, keys, self.store.answers.read(keys), strict=True):
+                if isinstance(found, Stored):
+                    following += suite.follow_ups(item, found.answer) if suite is not None else ()
+                    continue
+                following += suite.most_follow_ups(item) if suite is not None else ()
+                if (asked := hash((key.prompt, key.part))) in alike:
+                    self.shared += 1
+                    continue
+                alike.add(asked)
+                left = _left(key, found)
+                if left is not None:
+                    self.requests += 1
+                    self.checkable += isinstance(self.backend, SupportsSecondAnswers) and self.backend.repeats_itself(
+                        left
+                    )
+                    self._count(left, is_twice=self.asked_again < self.checkable * self.again)
+            self._follow(following, scorers, seen)
+        return self
 
-    ``again``: the share of the questions that are asked a second time, if the backend supports that. ``scorers``: the
-    fingerprint ids of the suite's scorers by name. The counts are added to ``counts``. ``run``: which of several runs.
-    """
-    counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
-    seen: set[str] = set()  # follow-ups that many items share
-    alike: set[int] = set()  # requests that several items share: they are asked once
-    while taken := list(itertools.islice(source, _CHUNK)):
-        counts.items += len(taken)
-        own = [item for item in taken if item.scorer is None]
-        following = [item for item in taken if item.scorer is not None]  # asked of a scorer from the start
-        keys = [keyed(of_run(item.request, run), fingerprint, run) for item in own]
-        for item, key, found in zip(own, keys, store.answers.read(keys), strict=True):
-            if isinstance(found, Stored):
-                following += suite.follow_ups(item, found.answer) if suite is not None else ()
-                continue
-            following += suite.most_follow_ups(item) if suite is not None else ()
-            if (asked := hash((key.prompt, key.part))) in alike:
-                counts.shared += 1
-                continue
-            alike.add(asked)
-            left = _left(key, found)
-            if left is not None:
-                counts.requests += 1
-                counts.checkable += isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(left)
-                is_twice = counts.asked_again < counts.checkable * again
-                _count_request(counts, left, backend, draw, is_twice=is_twice)
-        _count_scored(counts, following, scorers, store)
-        _count_following(counts, following, fingerprint, backend, store, seen, draw)
-    return counts
+    def _follow(self, following: Sequence[Item], scorers: Mapping[str, str], seen: set[str]) -> None:
+        """Count follow-ups: those to scorers, and those to the model itself."""
+        texts = [item for item in following if item.scorer is not None]
+        keys = [keyed(i.request, scorers[i.scorer]) for i in texts if i.scorer and i.scorer in scorers]
+        self.texts_to_score += len(texts) - sum(isinstance(found, Stored) for found in self.store.answers.read(keys))
+        asked = [keyed(item.request, self.fingerprint) for item in following if item.scorer is None]
+        for key, found in zip(asked, self.store.answers.read(asked), strict=True):
+            if not isinstance(found, Stored) and key.key not in seen:
+                seen.add(key.key)
+                self.follow_ups += 1
+                self._count(key.request)
+
+    def _count(self, request: Request, *, is_twice: bool = False) -> None:
+        self.requests_by_kind[KINDS[type(request)]] += 1
+        asked = [request]
+        if is_twice:
+            self.asked_again += 1
+            assert isinstance(self.backend, SupportsSecondAnswers)
+            asked.append(part_to_repeat(self.backend, request))
+        for one in asked:
+            sent = request_cost(self.backend, one)
+            self.calls += sent.calls
+            read, times = _read(one, sent.calls)
+            self.prompt_characters += times * _length(read)
+            self.further_characters += sent.further_characters
+            self.generated_tokens += sent.generated_tokens
+        sampled = _read(request, request_cost(self.backend, request).calls)
+        if len(self.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
+            self.sample.append(sampled)
+        elif (place := self._draw.randrange(self.requests + self.follow_ups)) < TOKEN_SAMPLE:
+            self.sample[place] = sampled
 
 
 def _left(key: Keyed, found: Partly | None) -> Request | None:
@@ -314,53 +343,6 @@ def _left(key: Keyed, found: Partly | None) -> Request | None:
     if found is None or not isinstance(key.request, ScoreRequest):
         return key.request
     return found.left(key.request)
-
-
-def _count_scored(counts: RequestCounts, following: Sequence[Item], scorers: Mapping[str, str], store: Store) -> None:
-    texts = [item for item in following if item.scorer is not None]
-    keys = [keyed(i.request, scorers[i.scorer]) for i in texts if i.scorer and i.scorer in scorers]
-    counts.texts_to_score += len(texts) - sum(isinstance(found, Stored) for found in store.answers.read(keys))
-
-
-def _count_following(
-    counts: RequestCounts,
-    following: Sequence[Item],
-    fingerprint: str,
-    backend: Backend,
-    store: Store,
-    seen: set[str],
-    draw: random.Random,
-) -> None:
-    asked = [keyed(item.request, fingerprint) for item in following if item.scorer is None]
-    for key, found in zip(asked, store.answers.read(asked), strict=True):
-        if not isinstance(found, Stored) and key.key not in seen:
-            seen.add(key.key)
-            counts.follow_ups += 1
-            _count_request(counts, key.request, backend, draw)
-
-
-def _count_request(
-    counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, is_twice: bool = False
-) -> None:
-    counts.requests_by_kind[KINDS[type(request)]] += 1
-    asked = [request]
-    if is_twice:
-        counts.asked_again += 1
-        assert isinstance(backend, SupportsSecondAnswers)
-        asked.append(part_to_repeat(backend, request))
-    for one in asked:
-        sent = request_cost(backend, one)
-        counts.calls += sent.calls
-        read, times = _read(one, sent.calls)
-        counts.prompt_characters += times * _length(read)
-        counts.further_characters += sent.further_characters
-        counts.generated_tokens += sent.generated_tokens
-    sampled = _read(request, request_cost(backend, request).calls)
-    counted = counts.requests + counts.follow_ups
-    if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
-        counts.sample.append(sampled)
-    elif (place := draw.randrange(counted)) < TOKEN_SAMPLE:
-        counts.sample[place] = sampled
 
 
 def _read(request: Request, times_sent: int) -> tuple[Prompt, int]:
@@ -372,3 +354,37 @@ def _read(request: Request, times_sent: int) -> tuple[Prompt, int]:
 
 def _length(prompt: Prompt) -> int:
     return len(prompt) if isinstance(prompt, str) else sum(len(message.content) for message in prompt)
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+class Pace(NamedTuple):
+    """Seconds for one question, and the number of answers that they are the mean of."""
+
+    seconds: float
+    answers: int
+
+
+def measure_pace(store: Store, fingerprint: str) -> dict[str, Pace]:
+    """The pace of each kind of request that a model has answered often enough.
+
+    In each run the time counts from its first answers, before which a local model is loaded.
+    """
+    seconds, answers = Counter[str](), Counter[str]()
+    first: dict[str, float] = {}
+    last: dict[str, float] = {}
+    for one in store.answers.latest(fingerprint, MOST_ANSWERS):
+        if one.at - first.setdefault(one.run, one.at) > _TOGETHER:
+            kind = KINDS[type(one.request)]
+            seconds[kind] += one.at - last[one.run]  # type: ignore[assignment]
+            answers[kind] += 1
+        last[one.run] = one.at
+    return {kind: Pace(seconds[kind] / n, n) for kind, n in answers.items() if n >= FEWEST_ANSWERS}
+
+
+def estimate_seconds(questions: Mapping[str, int], paces: Mapping[str, Pace]) -> float | None:
+    """Seconds that so many questions of each kind take; None if a kind has no pace."""
+    if questions.keys() - paces.keys():
+        return None
+    return sum(count * paces[kind].seconds for kind, count in questions.items())

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from audit.analysis.power import Planned
-from audit.collect.sample import Sample, items_behind, leading_specs, levels_behind, sampled_factors
+from audit.collect.sample import items_behind, leading_specs, levels_behind, sample_of
 from audit.config import AuditConfig
-from audit.prepare.forecast.estimate import ModelEstimate, dry_run_audit
+from audit.prepare.forecast.estimate import dry_run_audit
 from audit.prepare.resolve import suite_items
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
 from audit.store import Store
@@ -205,11 +205,10 @@ def _variances(one: _Figure, items: Sequence[Item], components: Sequence[Varianc
 
 def _fewest(one: _Figure, items: Sequence[Item], planned: Planned, seed: int, detect: float) -> int:
     """The size of the smallest sample that detects it, in steps of a twentieth of the suite."""
-    suite = one.of
-    sample = Sample(items, suite.strata, seed, suite.sampled_together, sampled_factors(leading_specs(suite)))
+    sample = sample_of(one.of, items, seed)
     for part in range(1, _PARTS):
         taken = sample.take(max(math.ceil(len(items) * part / _PARTS), min(sample.smallest, len(items))))
-        levels = levels_behind(taken, one.spec, suite.families)
+        levels = levels_behind(taken, one.spec, one.of.families)
         if planned.detects(levels, len(items_behind(taken, one.spec)), one.alpha) <= detect:
             return len(taken)
     return len(items)
@@ -239,14 +238,10 @@ async def _costs(audit: AuditConfig, figures: Sequence[FigurePlan]) -> list[Mode
     with tempfile.TemporaryDirectory() as folder:
         asked = audit.only(suites=list(wanted), db=Path(folder, "empty.db"))
         estimate = await dry_run_audit(asked, timed_by=audit.db)
-    return [_cost(model, min(sum(wanted.values()) / model.items, 1.0)) for model in estimate.models]
-
-
-def _cost(model: ModelEstimate, part: float) -> ModelCost:
-    """The cost of a ``part`` of what was estimated."""
-    return ModelCost(
-        model=model.model,
-        requests=math.ceil(part * (model.requests + model.follow_ups)),
-        seconds=None if model.seconds is None else part * model.seconds,
-        cost=None if model.cost is None else part * model.cost,
-    )
+    found = []
+    for model in estimate.models:
+        part = min(sum(wanted.values()) / model.items, 1.0)
+        requests = math.ceil(part * (model.requests + model.follow_ups))
+        seconds, cost = (None if whole is None else part * whole for whole in (model.seconds, model.cost))
+        found.append(ModelCost(model=model.model, requests=requests, seconds=seconds, cost=cost))
+    return found

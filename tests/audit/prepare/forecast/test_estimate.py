@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from audit import Audit
-from audit.prepare.forecast.estimate import count_requests, dry_run_audit
-from audit.prepare.forecast.request_timing import estimate_seconds, measure_pace
+from audit.prepare.forecast.estimate import RequestCounts, dry_run_audit, estimate_seconds, measure_pace
 from audit.store import Store, keyed
 from backends import FakeBackend
 from backends.base import (
@@ -41,7 +40,7 @@ def store(tmp_path):
 
 def test_a_question_that_several_items_share_is_asked_once(store):
     shared = (Item(f"i{i}", ScoreRequest(f"prompt {i // 2}", (" a", " b")), {}) for i in range(6))
-    found = count_requests(shared, FP, FakeBackend(), store)
+    found = RequestCounts(FP, FakeBackend(), store).add(shared)
     assert (found.items, found.requests) == (6, 3)
 
 
@@ -53,16 +52,16 @@ def test_what_follows_a_shared_question_is_counted_for_each_item(store):
             yield Item(f"{item.id}#more", ScoreRequest(f"then {item.id}", (" a",)), {})
 
     shared = [Item(f"i{i}", GenerateRequest("prompt", Sampling()), {}) for i in range(3)]
-    found = count_requests(shared, FP, FakeBackend(), store, suite=Going())
+    found = RequestCounts(FP, FakeBackend(), store).add(shared, Going())
     assert (found.requests, found.shared, found.follow_ups) == (1, 2, 3)
 
 
 async def test_an_estimate_counts_what_is_missing(store):
     await answer(store, ScoreRequest("prompt 0", (" a", " b")))
     await answer(store, ScoreRequest("prompt 1", (" a",)))
-    found = count_requests(items(4)(), FP, FakeBackend(), store)
+    found = RequestCounts(FP, FakeBackend(), store).add(items(4)())
     assert (found.items, found.requests) == (4, 3)
-    assert found.prompt_tokens(FakeBackend()) == (6, "counted")  # "prompt 1" is two words to the fake
+    assert found.prompt_tokens() == (6, "counted")  # "prompt 1" is two words to the fake
 
 
 def test_an_estimate_scales_a_sample_and_says_so(store):
@@ -72,9 +71,9 @@ def test_an_estimate_scales_a_sample_and_says_so(store):
             for i in range(3000)
         )
 
-    found = count_requests(long_items(), FP, FakeBackend(), store)
+    found = RequestCounts(FP, FakeBackend(), store).add(long_items())
     truth = sum(i % 7 + 1 for i in range(3000))
-    tokens, tokens_by = found.prompt_tokens(FakeBackend())
+    tokens, tokens_by = found.prompt_tokens()
     assert tokens == pytest.approx(truth, rel=0.02)
     assert tokens_by == "estimated from 200 of 3000 prompts"
     assert found.generated_tokens == 27_000
@@ -98,10 +97,10 @@ def test_an_estimate_counts_a_prompt_as_often_as_it_is_sent(store, backend, sent
     def many():
         return (Item(f"i{i}", ScoreRequest(f"one two three {i}", (" a", " b", " girl")), {}) for i in range(1000))
 
-    found = count_requests(few(), FP, backend, store)
-    assert (found.requests, found.prompt_tokens(backend)[0], found.generated_tokens) == (1, 4 * sent, generated)
-    found = count_requests(many(), FP, backend, store)
-    assert found.prompt_tokens(backend)[0] == pytest.approx(1000 * 4 * sent, rel=0.01)
+    found = RequestCounts(FP, backend, store).add(few())
+    assert (found.requests, found.prompt_tokens()[0], found.generated_tokens) == (1, 4 * sent, generated)
+    found = RequestCounts(FP, backend, store).add(many())
+    assert found.prompt_tokens()[0] == pytest.approx(1000 * 4 * sent, rel=0.01)
     assert found.generated_tokens == 1000 * generated
 
 
@@ -111,15 +110,15 @@ def a_pair_suite(**options):
 
 def test_follow_ups_are_counted_as_a_bound(store):
     suite = a_pair_suite()
-    found = count_requests(suite.items(), FP, FakeBackend(), store, suite=suite)
+    found = RequestCounts(FP, FakeBackend(), store).add(suite.items(), suite)
     # of 36 texts: a preference each, a score each; bare words once for each of six pairs; 120 texts test the scorer
     assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 36 + 6, 36 + 120)
     assert found.requests_by_kind == {"generate": 36, "score": 42}
     rated = a_pair_suite(toxicity=FakeBackend("rater"))  # which reads 40 labelled texts about three identities first
-    found = count_requests(rated.items(), FP, FakeBackend(), store, suite=rated)
+    found = RequestCounts(FP, FakeBackend(), store).add(rated.items(), rated)
     assert (found.requests, found.texts_to_score) == (36, 36 + 120)
     plain = a_pair_suite(fallback="none", toxicity=None)
-    found = count_requests(plain.items(), FP, FakeBackend(), store, suite=plain)
+    found = RequestCounts(FP, FakeBackend(), store).add(plain.items(), plain)
     assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 0, 0)
 
 
