@@ -298,9 +298,8 @@ class RequestCounts:
                 left = _left(key, found)
                 if left is not None:
                     self.requests += 1
-                    self.checkable += isinstance(self.backend, SupportsSecondAnswers) and self.backend.repeats_itself(
-                        left
-                    )
+                    backend = self.backend
+                    self.checkable += isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(left)
                     self._count(left, is_twice=self.asked_again < self.checkable * self.again)
             self._follow(following, scorers, seen)
         return self

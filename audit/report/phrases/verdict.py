@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.report.figures import Figures
 from audit.report.formatting import hundredths
 from audit.report.plain_text import one_line
@@ -17,7 +18,6 @@ from audit.results import Measure, SuiteInfo
 
 Side = Literal["above", "below", "close", "open", "missing", "no interval"]
 
-_CLOSE = 0.02  # to neutral: the default margin of comparisons
 _NAMED = 3  # models that a sentence names; of more it says how many
 
 
@@ -55,7 +55,8 @@ def _of_suite(figures: Figures, info: SuiteInfo) -> Iterator[str]:
         for labels, of_models in _alike(sides, side).items():
             named = labels if len(labels) < len(conditions) and all(labels) else ()
             models = _models(figures, list(of_models), start=side == "close")
-            yield words("verdict", side, models, named, len(of_models) > 1, _CLOSE)
+            more = (len(of_models) > 1, DEFAULT_MARGIN) if side == "close" else ()
+            yield words("verdict", side, models, named, *more)
 
 
 def _alike(
@@ -75,8 +76,9 @@ def _side(figures: Figures, measure: Measure) -> str:
     side = side_of(measure, measure.neutral, 1 - figures.result.confidence)
     if side in ("above", "below"):
         return side
-    ends = [end for end in (measure.low, measure.high) if end is not None]
-    return "close" if ends and max(abs(end - measure.neutral) for end in ends) <= _CLOSE else "open"
+    ends = measure.low, measure.high
+    is_close = all(end is not None and abs(end - measure.neutral) <= DEFAULT_MARGIN for end in ends)
+    return "close" if is_close else "open"
 
 
 def _points_by_condition(
