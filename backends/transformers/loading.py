@@ -18,8 +18,10 @@ from typing import Any
 from backends.errors import AuditError, ConfigError, one_line
 
 _MODEL_FILE = "config.json"
-#: Errors of huggingface_hub and httpx where there is no network.
-_UNREACHABLE = ("LocalEntryNotFoundError", "TransportError")
+_HINT = (
+    "Check its name, and HF_TOKEN; without a network run `hf download` where there is one, copy its cache and set "
+    "HF_HUB_OFFLINE=1, or set HF_ENDPOINT to a mirror"
+)
 #: While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 #: loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
@@ -49,24 +51,7 @@ def loading(field: str, value: str, what: str, hint: str) -> Iterator[None]:
         problem = f"{what} cannot be loaded ({one_line(error)})"
         if "trust_remote_code=True" in str(error):
             hint = "Set trust_remote_code if you trust the code that comes with it"
-        elif _is_unreachable(error):
-            problem = f"it is not on this machine, and the hub cannot be reached ({one_line(error)[:150]})"
-            hint = (
-                "Give a folder; or run `hf download` where there is a network, copy its cache and set "
-                "HF_HUB_OFFLINE=1; or set HF_ENDPOINT to a mirror"
-            )
         raise ConfigError(field, value, problem, hint) from None
-
-
-def _is_unreachable(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came of, is that of a missing network."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        if any(kind.__name__ in _UNREACHABLE for kind in type(error).__mro__):
-            return True
-        seen.append(error)
-        error = error.__cause__ or error.__context__
-    return False
 
 
 @contextlib.contextmanager
@@ -135,7 +120,7 @@ def find_commit(field: str, repo: str, revision: str | None, *, file: str = _MOD
     """
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-    with loading(field, repo, f"its {file}", "Check the name, and HF_TOKEN"):
+    with loading(field, repo, f"its {file}", _HINT):
         cached = _cached(repo, revision, file)
         if constants.is_offline_mode():
             found = cached or Path(hf_hub_download(repo, file, revision=revision, local_files_only=True))

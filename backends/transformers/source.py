@@ -20,7 +20,7 @@ from typing import Any
 
 from backends.errors import ConfigError
 from backends.local.backend import check_named, need_package
-from backends.local.fingerprint import file_sha256, files_sha256, folder_weights, small_files
+from backends.local.fingerprint import TOKENIZER_FILES, file_sha256, files_sha256, folder_weights, small_files
 from backends.local.gguf_header import is_gguf, quantisation, read_gguf_header, read_gguf_tensors
 from backends.transformers.gguf_files import as_in_llamacpp, check_compared
 from backends.transformers.loading import (
@@ -33,7 +33,7 @@ from backends.transformers.loading import (
     snapshot_of,
 )
 from backends.transformers.placement import Placement, input_device, is_offloaded
-from backends.transformers.weights_fit import has_tokenizer, misfit_of_weights, some
+from backends.transformers.weights_fit import misfit_of_weights, some
 
 _BY_ITSELF = Placement()
 _CONFIG_FILE, _ADAPTER_FILE = "config.json", "adapter_config.json"
@@ -102,7 +102,7 @@ class ModelSource:
         if not (path / _CONFIG_FILE).is_file():
             raise self._error(f"a folder without {_CONFIG_FILE}", "Give a transformers model's folder")
         self._check_no_adapter((path / _ADAPTER_FILE).is_file())
-        if not has_tokenizer(path):  # transformers would make an empty one
+        if not small_files(path, TOKENIZER_FILES):  # transformers would make an empty one
             hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
             raise self._error("a folder without a tokenizer", hint)
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backends.local.fingerprint import TOKENIZER_FILES, small_files
-
 #: Scales that belong to weights, as quantising libraries name them; those of a cache of keys and values do not.
 _SCALE = re.compile(
     r"\.SCB$|(\.|^)(scales|qzeros)$|(weight|proj|experts?\.w\d)[._](scale|scales|scale_inv|scale_2|zero_point|absmax|quant_map)$"
@@ -23,11 +21,6 @@ _UNSCALED = (
 )
 _WHOLE = "Give a whole model, its output head included"
 _OF_ONE = "Give the config.json and the weights of one model"
-
-
-def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder has any file that may hold a tokenizer: without one transformers would make an empty one."""
-    return bool(small_files(folder, TOKENIZER_FILES))
 
 
 def _whole_numbers(model: Any, folder: Path) -> list[str]:

@@ -71,7 +71,7 @@ ADAPTERS: dict[str, tuple[str | None, str]] = {
     "an unknown method": ('{"peft_type": "WHAT"}', "WHAT"),
 }
 NAMES = {
-    "nobody/nothing": "the hub cannot be reached",
+    "nobody/nothing": "without a network",
     "nowhere/at/all": "no such file or folder",
     "org/name@v2": "no such file or folder",
     "a--b/..c": "cannot be loaded",

@@ -26,12 +26,12 @@ class RowRoute:
 
     Attributes
     ----------
-    pads, together : bool
-        Whether rows of different lengths may share a pass, and whether rows may share one at all.
+    pads : bool
+        Whether rows may share a pass, the shorter ones padded.
     """
 
-    def __init__(self, reader: LogitReader, size: PassSize, *, pads: bool = True, together: bool = True) -> None:
-        self._reader, self._size, self.pads, self.together = reader, size, pads, together
+    def __init__(self, reader: LogitReader, size: PassSize, *, pads: bool = True) -> None:
+        self._reader, self._size, self.pads = reader, size, pads
 
     def passes(self, trie: Trie) -> Generator[Known, None, None]:
         """As in `backends.local.scoring.Scorer`."""
@@ -61,7 +61,7 @@ class RowRoute:
         """The end of the pass that begins with this row, which is its longest."""
         length, count = len(rows[at][0]), len(rows[at][1])
         stop = at + 1
-        while stop < len(rows) and self.together and (self.pads or len(rows[stop][0]) == length):
+        while stop < len(rows) and self.pads:
             count += len(rows[stop][1])
             if length * (stop + 1 - at) > self._size.tokens or count > self._size.rows:
                 break

@@ -18,7 +18,7 @@ from backends.transformers.context import alike_places, context_length
 from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.rows import TIMES, RowRoute
-from backends.transformers.scoring.tree import TreeRoute
+from backends.transformers.scoring.tree import MASKED_TOKENS, TreeRoute
 from backends.transformers.scoring.trial import agrees, logprobs_alone, support_of, sure_length
 
 #: Weights. A smaller model's pass on a CPU takes twice the tokens: half of what it takes beside products is the same.
@@ -73,25 +73,23 @@ class SequenceScorer:
         if kind == "cpu" and sum(weight.numel() for weight in model.parameters()) < SMALL_MODEL:
             pack_tokens *= 2
         self.size = PassSize(pack_tokens * TIMES[kind], most_rows(self.vocabulary, device), device)
-        rows = RowRoute(reader, self.size, pads=support.pads, together=support.together)
+        rows = RowRoute(reader, self.size, pads=support.pads)
         self._by: TreeRoute | RowRoute = rows
         self.route: Literal["tree", "rows"] = "rows"
         self.route_reason = support.not_tree
         if not self.route_reason:
-            size = PassSize(min(pack_tokens, alike_places(model.config) or pack_tokens), self.size.most_rows, device)
-            tree = TreeRoute(reader, size)
+            most = min(alike_places(model.config) or pack_tokens, MASKED_TOKENS if support.masked else pack_tokens)
+            size = PassSize(min(pack_tokens, most), self.size.most_rows, device)
+            tree = TreeRoute(reader, size, masked=support.masked)
             self.route_reason = agrees(tree, rows, reader)
             if not self.route_reason:
                 self.size, self._by, self.route = size, tree, "tree"
-                self.route_reason = "each distinct token is read once"
-                return
-        if not support.pads:
-            self.route_reason += (
-                "; only rows of equal length share a pass" if support.together else ("; each row is read alone")
-            )
-        if (most := sure_length(model)) is not None:
-            self.context = most if self.context is None else min(self.context, most)
-            self.route_reason += f"; beyond {most} tokens what else is read decides ties of its choice of tokens"
+                self.route_reason = "each distinct token is read once" + (", by a mask" if support.masked else "")
+        if self.route == "rows" and not support.pads:
+            self.route_reason += "; each row is read alone"
+        if (sure := sure_length(model)) is not None:
+            self.context = sure if self.context is None else min(self.context, sure)
+            self.route_reason += f"; beyond {sure} tokens what else is read decides ties of its choice of tokens"
 
     @property
     def tokens_computed(self) -> int:

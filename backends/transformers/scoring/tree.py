@@ -1,11 +1,17 @@
-"""Route ``tree``: a pack of trie nodes is one forward pass over a row of tokens; each distinct token is read once."""
+"""Route ``tree``: a pack of trie nodes is one forward pass over a row of tokens; each distinct token is read once.
+
+A model that does not use transformers' attention interface takes a mask of queries by keys. It keeps no state: each
+pass reads the ancestors of its first node again.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator
 from functools import partial
 
 import numpy as np
+import torch
 
 from backends.local.generation import NoRoomError
 from backends.local.scoring import Known
@@ -14,15 +20,20 @@ from backends.transformers.memory import PassSize, too_large
 from backends.transformers.scoring.attention import ATTENTION, State, make_tree_pass
 from backends.transformers.scoring.reader import LogitReader
 
+#: Of a pass with a mask: scores are written out, and grow with its square. Of 128 to 1024, 512 took the least time.
+MASKED_TOKENS = 512
 #: As configs name a layer that attends within chunks.
 CHUNKED = "chunked_attention"
 
 
 class TreeRoute:
-    """Scores tries by tree attention; the keys and values of one chain of ancestors are kept from pass to pass."""
+    """Scores tries by tree attention; the keys and values of one chain of ancestors are kept from pass to pass.
 
-    def __init__(self, reader: LogitReader, size: PassSize) -> None:
-        self._reader, self._size = reader, size
+    ``masked``: by a mask instead, through the model's own attention.
+    """
+
+    def __init__(self, reader: LogitReader, size: PassSize, *, masked: bool = False) -> None:
+        self._reader, self._size, self._masked = reader, size, masked
         kinds = getattr(reader.config, "layer_types", None) or ()
         self._chunks = {at: reader.config.attention_chunk_size for at, kind in enumerate(kinds) if str(kind) == CHUNKED}
 
@@ -33,7 +44,7 @@ class TreeRoute:
         start = 0
         queued: Callable[[], Known] | None = None
         waits = self._reader.device.type == "cuda"
-        with self._reader.attention(ATTENTION):
+        with contextlib.nullcontext() if self._masked else self._reader.attention(ATTENTION):
             while start < len(trie):
                 pack = trie.pack(start, nodes=self._size.tokens, rows=self._size.rows)
                 try:
@@ -63,22 +74,32 @@ class TreeRoute:
         """Compute a pack. Returns the state and the nodes of the chain that the next one needs, and what answers it."""
         to_device = self._reader.to_device
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
-        on_cpu = self._reader.device.type == "cpu"
-        tree = make_tree_pass(trie, pack, chain, past, to_device, self._chunks, on_cpu=on_cpu)
-        with tree.active():
+        above = chain if self._masked else []
+        nodes = np.array([*above, *range(pack.start, pack.stop)])
+        mask, present = None, State()
+        with contextlib.ExitStack() as active:
+            if self._masked:
+                hidden = to_device((nodes > nodes[:, None]) | (nodes[:, None] >= trie.ends[nodes]))[None, None]
+                dtype = self._reader.model.dtype
+                mask = torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)
+            else:
+                on_cpu = self._reader.device.type == "cpu"
+                tree = make_tree_pass(trie, pack, chain, past, to_device, self._chunks, on_cpu=on_cpu)
+                present = tree.present
+                active.enter_context(tree.active())
             logits = self._reader.logits(
-                to_device(trie.tokens[pack.start : pack.stop])[None],
-                to_device(trie.depths[pack.start : pack.stop])[None],
-                None,
-                to_device(rows - pack.start),
+                to_device(trie.tokens[nodes])[None],
+                to_device(trie.depths[nodes])[None],
+                mask,
+                to_device(rows - pack.start + len(above)),
             )
-        self._reader.tokens_computed += pack.stop - pack.start
+        self._reader.tokens_computed += len(nodes)
         asks = np.arange(pack.first_ask, pack.last_ask)
         read: Callable[[], Floats] = self._reader.answers(trie, asks, row_of_ask, logits)
         wanted: list[int] = []
         if pack.stop < len(trie):
             wanted = trie.ancestors(pack.stop)
-        kept = self._cut(tree.present, chain + list(range(pack.start, pack.stop)), wanted)
+        kept = self._cut(present, chain + list(range(pack.start, pack.stop)), wanted)
         return kept, wanted, lambda: Known(asks, read())
 
     def _cut(self, state: State, held: list[int], wanted: list[int]) -> State:

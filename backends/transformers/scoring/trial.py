@@ -26,7 +26,8 @@ from backends.transformers.scoring.tiny import tiny_config, tiny_model
 from backends.transformers.scoring.tree import CHUNKED, TreeRoute
 
 SAME = 1e-4  # nats, in float32
-TREE_LAYERS = {"full_attention", "sliding_attention", CHUNKED}  # the kinds of layers that tree attention supports
+#: The kinds of layers that a tree may have. Those by an index are right up to `sure_length`.
+TREE_LAYERS = {"full_attention", "sliding_attention", "indexed_attention", CHUNKED}
 TRIAL_TOKENS = 40
 TIMES_PADDING = 10  # how much more the tree may move a loaded model's numbers than padding does
 #: Or by so many roundings of their own size: right trees of 3 to 30 layers moved them by 0.1 to 1.3, wrong ones by 11.
@@ -41,15 +42,17 @@ class Support:
     ----------
     not_tree : str
         Why its scores cannot be computed by the tree; empty if they can.
-    pads, together : bool
-        Whether rows of different lengths may share a pass, and whether rows may share one at all.
+    masked : bool
+        Whether they can by a mask alone.
+    pads : bool
+        Whether rows may share a pass, the shorter ones padded.
     sees_later : float
         By how many nats what follows a text changes its log-probabilities; 0 where it does not.
     """
 
     not_tree: str = ""
+    masked: bool = False
     pads: bool = True
-    together: bool = True
     sees_later: float = 0.0
 
 
@@ -75,7 +78,7 @@ def support_of(model: Any) -> Support:
         if model.dtype == torch.float32 and next(model.parameters()).device.type == "cpu":
             return _tried(model)
         why = f"no small model of its kind can be made ({type(error).__name__})"
-        return Support(why, pads=False, together=False)
+        return Support(why, pads=False)
 
 
 def _tried(model: Any) -> Support:
@@ -86,11 +89,12 @@ def _tried(model: Any) -> Support:
         return Support(sees_later=later)
     alone = [logprobs_alone(reader, line) for line in lines]
     pads = not _moved_in_rows(reader, lines, alone) > SAME
-    together = pads or not _moved_in_rows(reader, lines[:2], alone[:2]) > SAME
-    return Support(_why_not_tree(reader), pads, together)
+    not_tree = _why_not_tree(reader)
+    masked = not_tree != "" and not _why_not_tree(reader, masked=True)
+    return Support("" if masked else not_tree, masked, pads)
 
 
-def _why_not_tree(reader: LogitReader) -> str:
+def _why_not_tree(reader: LogitReader, *, masked: bool = False) -> str:
     """Why the tree cannot be used, by comparison with rows on a small trie; empty if it can."""
     if reader.positions.told is None:
         return "it cannot be told where a token stands"
@@ -98,11 +102,11 @@ def _why_not_tree(reader: LogitReader) -> str:
     if others := kinds - TREE_LAYERS:
         return f"it has layers of the kind {', '.join(sorted(others))}"
     paths = _branches(reader)
-    rows = _flat(RowRoute(reader, _size(), together=False), paths)
+    rows = _flat(RowRoute(reader, _size(), pads=False), paths)
     moved = 0.0
     for tokens in (7, TRIAL_TOKENS * 10):  # several packs, so that what is kept between them is tried too, and one
         try:
-            found = _flat(TreeRoute(reader, _size(tokens)), paths)
+            found = _flat(TreeRoute(reader, _size(tokens), masked=masked), paths)
         except (TreeRefusedError, TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
             return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else f"{error}"
         moved = max(moved, largest(found - rows))

@@ -17,7 +17,7 @@ FEW = {
     "mistral": ("tree", "many at once"),
     "qwen3": ("tree", "many at once"),
     "opt": ("tree", "many at once"),
-    "falcon": ("rows", "many at once"),
+    "falcon": ("tree", "many at once"),
     "bart": ("tree", "many at once, of prompts of equal length"),
     "gpt_neo": ("rows", "many at once"),
     "mpt": ("rows", "many at once"),

@@ -64,7 +64,7 @@ def test_a_hub_id_without_a_network_says_what_to_do(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "Retrying" not in ended.stderr
     told = ended.stderr.strip().splitlines()[-1]
-    for word in ("the hub cannot be reached", "Connection refused", "hf download", "HF_HUB_OFFLINE=1", "HF_ENDPOINT"):
+    for word in ("Connection refused", "hf download", "HF_HUB_OFFLINE=1", "HF_ENDPOINT"):
         assert word in told
 
 
