@@ -39,7 +39,7 @@ from backends.base import Scalar
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 19
+STATISTICS_VERSION = 20
 #: Maximum number of items shown behind a derived row.
 _SOURCES_SHOWN = 2
 #: A condition of fewer prompts has no share worth naming.

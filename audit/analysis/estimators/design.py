@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -90,10 +91,10 @@ class Design:
     def level_weights(self) -> Mapping[str, LevelWeights]:
         """The weights in the figure of each crossed factor's levels; of the items, as "item", if none is crossed."""
         if not self.crossed:
-            return {"item": LevelWeights(self.item_weights, self.strata)}
+            return {"item": LevelWeights(np.arange(self.n), self.item_weights, self.strata)}
+        weights, squares = self.item_weights, self.item_weights**2 if self.cells.are_sparse else None
         return {
-            name: LevelWeights(level_sums(codes, self.item_weights), self.strata_of[name])
-            for name, codes in self.crossed.items()
+            name: LevelWeights(codes, weights, self.strata_of[name], squares) for name, codes in self.crossed.items()
         }
 
     @cached_property
@@ -104,8 +105,7 @@ class Design:
 
     @cached_property
     def fewest(self) -> int:
-        """The number of levels of the crossed factor, except for runs, with fewest in any stratum; items if there is
-        none."""
+        """The fewest levels that a crossed factor, except for runs, has in a stratum; items if there is none."""
         counts = [int(np.bincount(of).min()) for name, of in self.strata_of.items() if name != RUN]
         if self.membership is not None:
             counts.append(self.membership[1].shape[1])
@@ -150,18 +150,23 @@ class LevelWeights:
         The sum of the levels' squared weights.
     """
 
-    def __init__(self, part: Floats, strata: Codes) -> None:
-        self.strata = strata
+    def __init__(self, codes: Codes, weights: Floats, strata: Codes, noise: Floats | None = None) -> None:
+        """``noise`` (n,): the items' own variances in the mean, where they outweigh those of levels alike."""
+        self.strata, part = strata, level_sums(codes, weights)
         whole = np.bincount(strata, part)
         w = part / whole[strata]
-        w2, w3, w4, w5 = (np.bincount(strata, w**power) for power in (2, 3, 4, 5))
+        q = w**2 if noise is None else level_sums(codes, noise) / whole[strata] ** 2
+        w2, w3, q1, q2 = (np.bincount(strata, of) for of in (w**2, w**3, q, q**2))
+        wq, wq2, w2q = (np.bincount(strata, of) for of in (w * q, w * q**2, w**2 * q))
         self.is_known = bool((np.bincount(strata) > 1).all())
         # E Σ w²(u - Σwu)² = σ²(Σw² - 2Σw³ + (Σw²)²): variance / squares is G/(G - 1) for equal levels.
-        trace = np.maximum(w2 - 2 * w3 + w2**2, 1e-300)
-        of_square = w2**4 + 4 * w2 * w4 - 4 * w2**2 * w3 + 2 * w3**2 - 4 * w5 + w4
+        of_equal = np.maximum(w2 - 2 * w3 + w2**2, 1e-300)
+        # Of sums t with variances q, Σ (t - wΣt)² has these tr M and tr M².
+        trace = np.maximum(q1 - 2 * wq + w2 * q1, 1e-300)
+        of_square = q2 + 2 * wq**2 + 2 * w2 * q2 + 2 * q1 * w2q - 4 * wq2 - 4 * q1 * w2 * wq + (q1 * w2) ** 2
         worth = np.maximum(1 / w2, 2.5)  # as many equal levels as the weights are worth
         self.df = trace**2 / np.maximum(of_square, 1e-300)
-        self.to_variance, self.to_between = w2 / trace, 1 / (trace * whole**2)
+        self.to_variance, self.to_between = w2 / of_equal, 1 / (of_equal * whole**2)
         self.to_third = worth**2 / ((worth - 1) * (worth - 2))
         self.spread = whole**2 * w2
 
@@ -195,6 +200,12 @@ class Cells:
             max(count - _additive_rank([renumbered(of[self.strata == s]) for of in self.levels]), 0)
             for s, count in enumerate(number.tolist())
         ])  # fmt: skip
+
+    @cached_property
+    def are_sparse(self) -> bool:
+        """Whether fewer than a third of the levels' combinations occur."""
+        levels = [[len(np.unique(of[self.strata == s])) for of in self.levels] for s in np.unique(self.strata)]
+        return len(self.levels) > 1 and 3 * self.number < sum(map(math.prod, levels))
 
     @cached_property
     def in_strata(self) -> Sequence[tuple[Codes, Floats]]:

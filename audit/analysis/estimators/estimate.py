@@ -42,10 +42,7 @@ class Estimate(ABC):
         return math.nan if math.isnan(above + below) else min(1.0, 2 * min(above, below))
 
     def p_outside(self, margin: float) -> float:
-        """p-value of the hypothesis that it is ``margin`` or farther from 0: two one-sided tests.
-
-        Schuirmann 1987, J. Pharmacokinet. Biopharm. 15(6).
-        """
+        """p-value of ``margin`` or farther from 0: two one-sided tests (Schuirmann 1987, J. Pharm. Biopharm. 15)."""
         return _largest(self.p_beyond(-margin, 1), self.p_beyond(margin, -1))
 
 

@@ -10,6 +10,9 @@ in a balanced design the unbiased ANOVA estimate of the crossed random-effects m
 Variance Components, ch. 4). Student's t has Satterthwaite's (1946, Biometrics Bull. 2(6)) degrees of freedom for that
 sum; two to four levels have those of the levels alone, runs for their part. V is never below the largest V_k.
 
+Of few of all combinations an additive fit leaves nothing, and each V_k holds the other factor's effects as well: V_c is
+then from the residuals as they are, as in eq. 2.11 itself, and V_k has the degrees of freedom of independent items.
+
 Strata (groups of occupations) are fixed: residuals are taken from the stratum's mean. A factor nested in them adds each
 stratum's own V, with Welch's degrees of freedom (1947, Biometrika 34); or the V of one variance common to all, where
 that is wider: the few levels of a small stratum may be alike by chance. A factor that crosses the strata is summed
@@ -64,7 +67,7 @@ class Sources:
     @property
     def third(self) -> float:
         """The third cumulant of the mean."""
-        return sum([of.third for of in self.factors.values()])
+        return sum([of.third for of in self.factors.values()]) - (len(self.factors) - 1) * self.cells.third
 
     @property
     def shared(self) -> float:
@@ -127,10 +130,7 @@ def _strata_means(values: Floats, design: Design) -> Floats:
 
 
 def sources(values: Floats, design: Design) -> Sources | None:
-    """The sources of the error of the mean of values (n,); None if it is unknown.
-
-    Without clusters each item is a level of its own.
-    """
+    """The sources of the error of the mean of values (n,), each item one without clusters; None if it is unknown."""
     if not design.shows_an_error:
         return None
     weights = design.level_weights
@@ -165,10 +165,12 @@ def _of_levels(added: Floats, of: LevelWeights) -> Source:
 
 
 def _of_cells(residual: Floats, cells: Cells) -> Source:
-    """The error from the cells alone, with the factors' effects removed; unknown, with df 0, if nothing is left."""
-    counts, free = cells.counts, cells.free
+    """The error from the cells alone, without the factors' effects unless sparse; df 0 if nothing is left."""
+    counts = cells.counts
     left = np.bincount(cells.of_item, residual) / counts if cells.number < len(residual) else residual[cells.first]
-    most = float(np.abs(left).max(initial=0.0))
+    if cells.are_sparse:
+        return _of_levels(cells.weights * left, LevelWeights(np.arange(cells.number), cells.weights, cells.strata))
+    most, free = float(np.abs(left).max(initial=0.0)), cells.free
     for _ in range(200):  # alternating projections
         moved = 0.0
         for of, items in cells.in_strata:

@@ -77,6 +77,30 @@ def test_incomplete_crossing_leaves_no_additive_effect_in_the_cells() -> None:
     assert found.cells.variance < 1e-12 * sum(of.variance for of in found.factors.values())
 
 
+def test_a_sparse_crossing_is_statsmodels_two_way_sandwich_with_the_degrees_of_freedom_of_the_fewer_levels() -> None:
+    n, rng = 24, RNG(13)
+    first = np.arange(n) // 2
+    codes = {"sector": first, "wording": (first + np.arange(n) % 2) % 12}  # 24 of 144 combinations
+    y = sum(rng.normal(size=12)[of] for of in codes.values()) + rng.normal(size=n)
+    groups = np.column_stack([*codes.values()])
+    fitted = sm.OLS(y, np.ones(n)).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    found = student(clustered_mean(y, Design(n, codes)))
+    alone = [student(clustered_mean(y, Design(n, {name: of}))).se for name, of in codes.items()]
+    assert fitted.bse[0] > max(alone)
+    assert found.se == pytest.approx(fitted.bse[0])
+    assert found.df == pytest.approx(11)
+
+
+def test_levels_of_unequal_size_in_a_sparse_crossing_have_the_degrees_of_freedom_of_their_quadratic_form() -> None:
+    sizes = np.array([9, 5, 3, 2, 2, 1, 1, 1])
+    codes = {"sector": np.repeat(np.arange(8), sizes), "wording": RNG(7).integers(0, 12, 24)}
+    design = Design(24, codes)
+    assert design.cells.are_sparse
+    centred = np.eye(24) - 1 / 24
+    form = centred @ np.equal.outer(codes["sector"], codes["sector"]) @ centred
+    assert design.level_weights["sector"].df[0] == pytest.approx(np.trace(form) ** 2 / np.trace(form @ form))
+
+
 def test_two_strata_are_the_wider_of_welch_and_the_common_variance() -> None:
     rng = RNG(4)
     groups = rng.normal(0.3, 1.0, 8), rng.normal(0.0, 2.5, 20)
