@@ -374,14 +374,14 @@ class ChecksMade(NamedTuple):
         Different prompts that got different answers.
     questions, draws : int
         The run's questions after which words were drawn, and how many words: they fit the lists.
-    apart : float
-        Nats by which those questions' scores differ from the lists asked for again, on average.
+    moves : tuple of float
+        Nats by which likely scores of those questions differ from the lists asked for again: each question's largest.
     """
 
     prompts: int = 0
     questions: int = 0
     draws: int = 0
-    apart: float = 0.0
+    moves: tuple[float, ...] = ()
 
 
 @runtime_checkable

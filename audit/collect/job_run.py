@@ -134,7 +134,7 @@ class Progress:
     """How far a job has got, in items; ``note`` says what it waits for.
 
     ``total`` is None if unknown. ``cost`` so far, in the currency of the backend's prices; None where it has none.
-    ``waited``: seconds since the last answer.
+    ``waited``: seconds since the last answer; ``failing``: why the last attempt failed, if it did.
     """
 
     job: str
@@ -146,6 +146,7 @@ class Progress:
     note: str = ""
     cost: float | None = None
     waited: float = 0.0
+    failing: str = ""
 
 
 @dataclass(slots=True)
@@ -219,7 +220,7 @@ class JobRun:
         self._backoff = tenacity.wait_exponential_jitter(
             multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS, jitter=FIRST_WAIT_SECONDS
         )
-        self._reported, self._answered_at = -math.inf, time.monotonic()
+        self._reported, self._answered_at, self._failing = -math.inf, time.monotonic(), ""
 
     def halt(self, reason: str) -> None:
         """Send no new requests. Those in flight may end; a local model ends after the step that it computes."""
@@ -331,6 +332,7 @@ class JobRun:
             self.outcome.retried += len(pending)
             errors: list[BackendError] = state.outcome.result() if state.outcome else []
             for error in errors:
+                self._failing = error.message
                 log.info("asking again", model=self.job.name, attempt=state.attempt_number, error=str(error))
             # If the server asks for a wait, or refused for its rate, the limiter delays all requests: no backoff here.
             is_paced = all(error.kind == "rate_limited" or usable_wait(error) is not None for error in errors)
@@ -410,6 +412,7 @@ class JobRun:
             else:
                 answered.append((ask, answer))
         if answered:
+            self._failing = ""
             await self._store.answers.write([(ask.keyed, ask.whole(said)) for ask, said in answered], self._run_id)
         for ask, said in answered:
             self.outcome.answered += ask.items
@@ -456,7 +459,8 @@ class JobRun:
             done = self.job.done + out.cached + out.answered + out.failed
             cost = backend.spent() if isinstance(backend, SupportsPrices) else None
             waited = self._reported - self._answered_at
-            self._on_event(Progress(out.name, done, out.items, out.cached, out.retried, out.failed, note, cost, waited))
+            counts = (done, out.items, out.cached, out.retried, out.failed)
+            self._on_event(Progress(out.name, *counts, note, cost, waited, self._failing))
 
 
 def outcome_of(job: Job) -> Outcome:

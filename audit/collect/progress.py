@@ -118,6 +118,7 @@ def _counts(event: JobProgress, speed: float) -> str:
         said += f", cost {event.cost:.4f}"
     if event.note:
         said += f" ({event.note})"
-    elif event.total is not None and event.done == event.cached < event.total:
+    elif event.total is not None and event.done == event.cached < event.total and not event.failing:
         said += ", no answer yet (first a model is loaded, or a server looked at)"  # it can take minutes
-    return f"{said}, waiting for {duration(event.waited)}" if event.waited >= _LONG_WAIT else said
+    said += f", waiting for {duration(event.waited)}" * (event.waited >= _LONG_WAIT)
+    return f"{said}: {event.failing:.80}" if event.failing else said

@@ -94,7 +94,7 @@ def self_check(model: str, pairs: Sequence[AnswerPair], unanswered: int, made: C
         asked_again=len(moves),
         unanswered=unanswered,
         disagreed=len(moves) - len(agreeing),
-        noise=max(mean_move(agreeing), made.apart),
+        noise=max(mean_move(agreeing), mean_move(made.moves)),
         largest_move=max(moves, default=0.0),
         prompts=made.prompts,
         drawn_questions=made.questions,

@@ -56,14 +56,17 @@ def commands_to_try(result: AuditResult) -> list[str]:
         shown,
         store_option(result.source),
         baseline and shlex.quote(baseline),
+        "" if result.complete else _again(result.source),
     )
 
 
 def how_to_resume(result: AuditResult) -> str:
     """How many answers an interrupted run stored, and how it is resumed."""
-    source = result.source
-    again = run_command(source) if source is not None and has_command(source) else "the same command"
-    return words("next_steps", "resume", sum(model.asked for model in result.models), again)
+    return words("next_steps", "resume", sum(model.asked for model in result.models), _again(result.source))
+
+
+def _again(source: AuditSource | None) -> str:
+    return run_command(source) if source is not None and has_command(source) else "the same command"
 
 
 def judged_against(result: AuditResult) -> str | None:

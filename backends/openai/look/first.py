@@ -25,7 +25,7 @@ from backends.openai.api import ServerApi, single_choice
 from backends.openai.capabilities import ZERO_TEMPERATURE, Prefill
 from backends.openai.costs import token_rates
 from backends.openai.generation import CONTINUE_ASSISTANT
-from backends.openai.look.session import MAX_NOISE, OPTIONAL, SAME, Kind, Look, Looking, alike, apart, holds_all
+from backends.openai.look.session import MAX_NOISE, OPTIONAL, Kind, Look, Looking, alike, apart, holds_all
 from backends.openai.quirks import DIALECTS
 from backends.openai.scoring.given_tokens import echoed, prompt_logprobs
 from backends.openai.scoring.lists import ask, next_tokens
@@ -330,15 +330,13 @@ async def _temperature_and_noise(look: Looking, form: Form, first: TopLogprobs) 
     before, found.temperature = found.temperature, 1.0
     moved = apart(first, await look.listed(form.kind, form.base))
     found.temperature = before
-    if before or moved <= SAME:
-        look.noise = max(look.noise, moved if moved < float("inf") else 0.0)
-        return
-    noise = apart(first, await look.listed(form.kind, form.base))
-    if noise < moved / 2:
-        look.noise, found.temperature = max(look.noise, noise), 1.0
-        look.notes.append("its lists depend on the temperature, so 1 is asked for")
-    else:
-        look.noise = max(look.noise, min(noise, moved))
+    if not before and ANOTHER < moved < math.inf:  # at 0 the likeliest word has it all
+        again = apart(first, await look.listed(form.kind, form.base))
+        if again < moved / 2:
+            found.temperature = 1.0
+            look.notes.append("its lists depend on the temperature, so 1 is asked for")
+        moved = min(again, moved)
+    look.noise = max(look.noise, moved if moved < math.inf else 0.0)
 
 
 def _lost_spaces(top: TopLogprobs) -> bool:

@@ -55,7 +55,7 @@ class RunChecks:
         self._asked = self._drawn = self._failed = self._questions = 0
         self._last: deque[tuple[ScoreRequest, ScoreResponse]] = deque(maxlen=MOST_LATE)
         self._places: list[Place] = []
-        self._moves: list[float] = []
+        self._moves: list[list[float]] = []  # of each question that can be compared
         self._contradicted: list[str] = []
         self._choices = min(look.capabilities.choices, _DRAWS)
 
@@ -67,8 +67,7 @@ class RunChecks:
     @property
     def made(self) -> ChecksMade:
         """What was checked so far."""
-        apart = math.fsum(self._moves) / len(self._moves) if self._moves else 0.0
-        return ChecksMade(self._look.prompts, self._questions, len(self._places), apart)
+        return ChecksMade(self._look.prompts, self._questions, len(self._places), tuple(map(max, self._moves)))
 
     @property
     def drawn_tokens(self) -> int:
@@ -124,7 +123,7 @@ class RunChecks:
         if tops:
             self._questions += 1
             self._places += [Place.of(top, [top.sampled]) for top in tops]
-            self._moves += _moves(response, tops[0])
+            self._moves += filter(None, [_moves(response, tops[0])])
 
     def _options(self) -> dict[str, Any]:
         """Of a request for draws with their lists."""
@@ -140,10 +139,11 @@ class RunChecks:
         if len(self._contradicted) >= _FEWEST_OFF:
             seen = f"the lists beside {len(self._contradicted)} of its drawn answers cannot be true"
             raise ModelChangedError(f"{seen} ({self._contradicted[0]}): what it draws is {_TOO_UNLIKELY}")
-        off = [move for move in self._moves if move > _OFF]
+        moves = [move for of_question in self._moves for move in of_question]
+        off = [move for move in moves if move > _OFF]
         if len(off) >= _FEWEST_OFF:
             raise ModelChangedError(
-                f"the scores of {len(off)} of {len(self._moves)} words are up to {max(off):.2g} nats from what it "
+                f"the scores of {len(off)} of {len(moves)} words are up to {max(off):.2g} nats from what it "
                 "lists after the same questions: two models answer, or one of its two kinds of numbers is false. "
                 "Set the model's version and provider (extra_body)"
             )

@@ -34,8 +34,6 @@ _FEWEST, _LIKELY = 3, -6.0
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
 #: Seconds after which the line is said again.
 _TELL_EVERY = 1.8
-#: Nats. Two lists of one prompt are this near, or else the server's noise or temperature is in them.
-SAME = 0.01
 #: Nats. Lists that move more are of no use.
 MAX_NOISE = 1.0
 #: Nats below a list's likeliest tokens where noise is large, and of no weight.

@@ -31,7 +31,7 @@ def test_a_move_is_the_largest_of_those_that_matter():
 
 def test_noise_is_not_another_model_and_another_model_is_not_noise():
     pairs = [AnswerPair("f", str(at), ASKED, scored(-1.0), scored(-1.0 - 0.15 * (at < 2))) for at in range(10)]
-    check = self_check("m", pairs, 0, ChecksMade(apart=0.02))
+    check = self_check("m", pairs, 0, ChecksMade(moves=(0.0, 0.02)))
     assert (check.disagreed, check.contradicted, check.largest_move) == (0, False, pytest.approx(0.15))
     assert 0.03 < check.noise < 0.1
     foreign = AnswerPair("f", "x", ASKED, scored(-1.0), scored(-1.0 - FOREIGN - 0.1))

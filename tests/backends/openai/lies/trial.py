@@ -153,7 +153,7 @@ async def _run(backend: OpenAIBackend, server: WordServer, asked: list[ScoreRequ
     )
     moves = [move(first[request], (await backend.run([request]))[0]) for request in again]
     await backend.verify_identity()
-    outcome.noise = max(mean_move([m for m in moves if m <= FOREIGN]), backend.checks_made().apart)
+    outcome.noise = max(mean_move([m for m in moves if m <= FOREIGN]), mean_move(backend.checks_made().moves))
     if backend.unverified_since is not None:
         outcome.ended = backend.unverified_reason
     elif max(moves, default=0.0) > FOREIGN:
