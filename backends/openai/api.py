@@ -96,7 +96,8 @@ class ResponseTracker:
         owner, first = self._lists.get(hash(values), (prompt, request))
         if owner != prompt:
             self.ambiguous.append(first)
-            raise inconsistent("its list of next tokens is, bit for bit, that of another prompt", retryable=True)
+            seen = "its list of next tokens is, bit for bit, that of another prompt"
+            raise inconsistent(f"{seen}: switch off the cache in front of the model", retryable=True)
         _remember(self._lists, hash(values), (prompt, first))
 
 
