@@ -4,11 +4,12 @@
     python -m tests.benchmarks.bench_local --size 8b --tokenizer FOLDER --vllm-python .venv/vllm/bin/python
 
 Workloads: OccuGender's explicit prompts, DebiasingPositions with a dialogue, the explicit prompts behind a start of
-350 words, GenderPair's texts. Ways: this engine; lm-evaluation-harness (where installed) and vLLM on a sample of the
-same prompts; transformers' ``generate`` and ``generate_batch``. Bare prefill is the model's own pass over rows of
-random tokens, without an output head: this engine's floor is the distinct tokens of a workload at that rate. The share
-of the card is that of the best matrix product measured in the same dtype. Distances to float32 are those of sums over a
-continuation, centred by prompt: what shifts all continuations of a prompt alike changes no share.
+350 words and behind eight worked examples, GenderPair's texts. Ways: this engine; lm-evaluation-harness (where
+installed) and vLLM on a sample of the same prompts; transformers' ``generate`` and ``generate_batch``. Bare prefill is
+the model's own pass over rows of random tokens, without an output head: this engine's floor is the distinct tokens of a
+workload at that rate. The share of the card is that of the best matrix product measured in the same dtype. Distances to
+float32 are those of sums over a continuation, centred by prompt: what shifts all continuations of a prompt alike
+changes no share.
 
 Each line is printed as soon as it is known. A part that would begin after ``--seconds`` is left out, and said to be.
 """
@@ -103,16 +104,24 @@ def dialogue(count: int) -> list[ScoreRequest]:
 
 def long_start(count: int) -> list[ScoreRequest]:
     """Explicit prompts behind a start of 350 words that all share."""
-    plain = explicit(count)
-    words = " ".join(request.prompt for request in explicit(100) if isinstance(request.prompt, str)).split()
-    start = " ".join(words[:START_WORDS])
-    return [ScoreRequest(f"{start}\n\n{request.prompt}", request.continuations) for request in plain]
+    words = " ".join(str(request.prompt) for request in explicit(100)).split()
+    return _behind(" ".join(words[:START_WORDS]), count)
+
+
+def few_shot(count: int) -> list[ScoreRequest]:
+    """Explicit prompts behind eight worked examples that all share."""
+    return _behind("\n\n".join(f"{one.prompt}{one.continuations[0]}" for one in explicit(1000)[-8:]), count)
+
+
+def _behind(start: str, count: int) -> list[ScoreRequest]:
+    return [ScoreRequest(f"{start}\n\n{request.prompt}", request.continuations) for request in explicit(count)]
 
 
 SCORED: dict[str, Callable[[int], list[ScoreRequest]]] = {
     "explicit": explicit,
     "dialogue": dialogue,
     "long start": long_start,
+    "few-shot": few_shot,
 }
 
 
