@@ -133,7 +133,7 @@ CHAT = Form(
 #: How the line is rewritten: HTML entities, UTF-8 read as Latin-1, JSON and URL escapes, letters without accents, with
 #: separate ones or as question marks, small letters, and a space for the end of a line.
 _REWRITTEN = (
-    *("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r"),
+    *("&quot;", "&amp;", "&lt;", "&#", "MÃ", "WeiÃ", "SÃ", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r"),
     *("Muller", "u\N{COMBINING DIAERESIS}", "M?ller", "Wei?", "S?ren", 'weiß"', "søren", "Søren Müller"),
 )
 
