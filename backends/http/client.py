@@ -104,7 +104,8 @@ class HttpClient:
                 text = json.dumps(json.loads(text), ensure_ascii=False)
             answer = json.loads(self._key.redact(text, words=False))
         except (ValueError, RecursionError):
-            raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
+            message, hint = f"{len(body)} bytes that are not JSON", "Check base_url (most end in /v1)"
+            raise BackendError("malformed", message, retryable=True, hint=hint) from None
         if not isinstance(answer, dict):
             raise BackendError("malformed", "JSON that is not an object", retryable=True)
         failed = http_errors.from_error_body(answer, response.headers)

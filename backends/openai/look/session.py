@@ -151,15 +151,15 @@ class Looking:
         return task.result()
 
     async def _answer(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
-        works = self.found.completions or self.found.chat
+        is_first = not self.spent
         try:
-            return await ask(*args, **options) if works else await with_retries(ask, *args, **options)
+            return await with_retries(ask, *args, **options) if is_first else await ask(*args, **options)
         except OtherProviderError:
             raise  # an unpinned gateway: nothing that is found of one provider holds for another
         except BackendError as error:
             if error.kind not in _FATAL:
                 return error
-            if not works:
+            if is_first:
                 raise
             return await with_retries(ask, *args, **options)
 

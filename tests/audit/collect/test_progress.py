@@ -68,5 +68,5 @@ def test_a_closed_stderr_does_not_fail_the_run(as_json, clock, monkeypatch):
 
 
 def test_a_wait_is_said(clock, capsys):
-    progress.Display()(Progress("m", 1, 100, 0, 0, 0, waited=34.2))
-    assert lines(capsys) == ["m: 1/100, 0 cached, 0 retried, 0 failed, waiting for 34 s"]
+    progress.Display()(Progress("m", 1, 100, 0, 0, 0, waited=34.2, failing="HTTP 503"))
+    assert lines(capsys) == ["m: 1/100, 0 cached, 0 retried, 0 failed, waiting for 34 s: HTTP 503"]

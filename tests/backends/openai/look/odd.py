@@ -81,8 +81,10 @@ def _bytes_only(reply: Reply, asked: Asked) -> None:
             entry["token"] = ""
 
 
-class _Refusing(WordServer):
+class Refusing(WordServer):
     """Refuses what ``refuses`` names in a request."""
+
+    status = 400
 
     def __init__(self, style: Style, seed: int, refuses: Callable[[dict[str, Any]], str], lie: Lie = HONEST) -> None:
         super().__init__(style, seed, lie)
@@ -90,7 +92,7 @@ class _Refusing(WordServer):
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
         if path.endswith("completions") and (message := self.refuses(sent)):
-            return refusal(400, message)
+            return refusal(self.status, message)
         return super().reply(path, sent)
 
 
@@ -118,10 +120,7 @@ def _nothing_listed(reply: Reply, asked: Asked) -> None:
 class LlamaCppPython(WordServer):
     """As llama-cpp-python's: a tokenizer, whole vocabularies by string, one answer a request, no prompts as ids.
 
-    Attributes
-    ----------
-    listed : int
-        Lists that were made: one for each word that was drawn, each of which sorts the vocabulary.
+    ``listed``: lists that were made, one for each word that was drawn; each sorts the vocabulary.
     """
 
     def __init__(self, seed: int = 1) -> None:
@@ -147,7 +146,7 @@ class LlamaCppPython(WordServer):
 
 ODD: Mapping[str, Callable[[Style, int], WordServer]] = {
     "four decimals": lambda style, seed: WordServer(style, seed, Lie(says=_each_value(lambda v: round(v, 4)))),
-    "five listed": lambda style, seed: _Refusing(style, seed, _short_lists),
+    "five listed": lambda style, seed: Refusing(style, seed, _short_lists),
     "bfloat16 noise": lambda style, seed: WordServer(style, seed, _noisy(0.02)),
     "batching noise": lambda style, seed: WordServer(style, seed, _noisy(0.005)),
     "no usage": lambda style, seed: WordServer(style, seed, Lie(says=_without_usage)),
@@ -157,10 +156,10 @@ ODD: Mapping[str, Callable[[Style, int], WordServer]] = {
     ),
     "bytes only": lambda style, seed: WordServer(style, seed, Lie(says=_bytes_only)),
     "Ġ for a space": lambda style, seed: WordServer(style, seed, Lie(says=_spaces_marked)),
-    "at least 16 tokens": lambda style, seed: _Refusing(style, seed, _few_tokens),
-    "temperature 1 alone": lambda style, seed: _Refusing(style, seed, _other_temperature),
+    "at least 16 tokens": lambda style, seed: Refusing(style, seed, _few_tokens),
+    "temperature 1 alone": lambda style, seed: Refusing(style, seed, _other_temperature),
 }
 #: Of which no list can be had: texts alone.
 TEXTS_ALONE = {
-    "at least 16 tokens, no lists": lambda style, seed: _Refusing(style, seed, _few_tokens, Lie(says=_nothing_listed)),
+    "at least 16 tokens, no lists": lambda style, seed: Refusing(style, seed, _few_tokens, Lie(says=_nothing_listed)),
 }

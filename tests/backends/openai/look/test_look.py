@@ -14,7 +14,7 @@ from backends.openai.look import MOST_REQUESTS
 from suites import OccuGender
 from tests.backends.openai.lies.server import MODEL, STYLES, Lie, WordServer
 from tests.backends.openai.lies.trial import ask_directly, run_trial, trial
-from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython
+from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython, Refusing
 
 ROUTES = {
     "echo": ("echo", None),
@@ -59,6 +59,15 @@ async def test_lists_are_as_long_as_a_refusal_says(tmp_path):
     async with server.running():
         look, _ = await looked(server, tmp_path)
     assert look.capabilities.largest_chat_k == 7
+
+
+async def test_a_server_that_is_down_is_told_in_few_requests(tmp_path):
+    server = Refusing("lists", 0, lambda sent: "Loading model")
+    server.status = 503
+    async with server.running():
+        with pytest.raises(BackendError, match="Loading model"):
+            await looked(server, tmp_path)
+        assert server.requests <= MOST_REQUESTS
 
 
 async def test_another_model_a_day_later_has_another_identity(tmp_path):
