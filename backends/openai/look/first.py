@@ -52,6 +52,10 @@ _FEWEST_WORDS = 4
 _LINE, _ROOM = 24, 1024
 #: How often one answer is asked for as refusals say.
 _MOST_TRIES = 8
+_INSTEAD = (
+    'Suites that read texts work (BOLD, GenderPair with fallback="none", MGBR and BBQ with mode="generation"), and '
+    "others with samples=20 (--samples 20), which counts drawn answers"
+)
 #: What is sent beside a chat's temperature, and what a reader must know where it is refused.
 _PARAMETERS: Mapping[str, Any] = {"top_p": 1.0, "seed": 7, "stop": ["\n\n\n"]}
 _REFUSED = {
@@ -198,13 +202,10 @@ def _refusal(look: Looking) -> str:
         return f"{look.copies}. Switch it off"
     if look.distrusted:
         return "; ".join(dict.fromkeys(look.distrusted.values()))
+    seen = look.without_lists or "none in its answers"
     if look.found.min_tokens > 1:
-        return (
-            f"no log-probabilities: it gives no fewer than {look.found.min_tokens} tokens, and no list of the first. "
-            "Suites that read texts (GenderPair, benchmarks, prompt_format with answers in words) still work, and so "
-            "does samples=20"
-        )
-    return f"no log-probabilities: {look.without_lists or 'none in its answers'}; set samples=20 to count drawn answers"
+        seen = f"it gives no fewer than {look.found.min_tokens} tokens, and no list of the first"
+    return f"no log-probabilities: {seen}. {_INSTEAD}"
 
 
 def _lines(look: Looking, refusal: str, notes: Sequence[str]) -> tuple[str, ...]:
@@ -215,7 +216,8 @@ def _lines(look: Looking, refusal: str, notes: Sequence[str]) -> tuple[str, ...]
     refused = f"refuses {', '.join(found.refused)}" if found.refused else "accepts all parameters"
     moved = f"moves by {look.noise:.2g} nats when it is asked again" if look.lists else "gives no lists to compare"
     answers = f"{found.choices} answers a request" if found.choices > 1 else "one answer a request"
-    said = "; ".join(notes) or f"{look.prompts} prompts got {look.prompts} different lists"
+    compared = f"{look.prompts} prompts got {look.prompts} different lists" if k else "without lists, no prompts were compared"
+    said = "; ".join(notes) or compared
     return (
         f"{look.api.options.model} at {look.api.client.base_url}: {scored} ({look.spent} requests)",
         f"It {refused}, {moved}, and gives {answers}",
