@@ -216,7 +216,7 @@ def _lines(look: Looking, refusal: str, notes: Sequence[str]) -> tuple[str, ...]
     refused = f"refuses {', '.join(found.refused)}" if found.refused else "accepts all parameters"
     moved = f"moves by {look.noise:.2g} nats when it is asked again" if look.lists else "gives no lists to compare"
     answers = f"{found.choices} answers a request" if found.choices > 1 else "one answer a request"
-    compared = f"{look.prompts} prompts got {look.prompts} different lists" if k else "without lists, no prompts were compared"
+    compared = f"{look.prompts} prompts got {look.prompts} different lists" if k else "no lists were compared"
     said = "; ".join(notes) or compared
     return (
         f"{look.api.options.model} at {look.api.client.base_url}: {scored} ({look.spent} requests)",
