@@ -10,5 +10,5 @@ TELL: ContextVar[Callable[[str], None]] = ContextVar("TELL", default=lambda line
 
 
 def tell(line: str) -> None:
-    """Say one line to whoever listens."""
+    """Say one line to whoever listens; one that ends in a carriage return is replaced by the next."""
     TELL.get()(line)

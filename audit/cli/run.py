@@ -168,7 +168,9 @@ def _estimate(audit: Audit, as_json: bool, probe: bool) -> None:
 
     from audit.prepare.forecast import dry_run_audit, sample_power
     from audit.report.phrases.planning import estimate_text, power_text
+    from backends.telling import TELL
 
+    TELL.set(tell_on_terminal)
     estimate = asyncio.run(dry_run_audit(audit, ask=probe))
     if as_json:
         say_json(estimate.model_dump(mode="json"), indent=2)
@@ -189,8 +191,8 @@ def _run(audit: Audit, baseline: str | None, *, as_json: bool, verbose: bool) ->
     from audit.run import run_audit
     from backends.telling import TELL
 
-    TELL.set(tell_on_terminal)
     with Display(as_json=as_json, verbose=verbose) as display:
+        TELL.set(display.tell)
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
     has_figures = audit.shard is None and not result.is_unloaded
     paths = write_report(result, audit.out) if has_figures else {}

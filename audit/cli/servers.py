@@ -49,13 +49,17 @@ def probe(
 
     from backends.telling import TELL
 
-    TELL.set(tell_on_terminal)
+    def tell(line: str) -> None:
+        tell_on_terminal(line.rstrip("\r") + "\r")  # on a terminal, what was found replaces it
+
+    TELL.set(tell)
     is_config = target.endswith(_CONFIGS) and "://" not in target
     for option, value in (("--model", model), ("--api-key-env", api_key_env)):
         if is_config and value is not None:
             raise ConfigError(option, value, "a config is given", "Write it into the config's model")
     backends = _of_config(Path(target)) if is_config else {"": _of_server(target, model, api_key_env)}
     found = asyncio.run(_looks(backends, thorough))
+    tell("")
     if as_json:
         say_json({name: one for name, (_, one, _) in found.items()} if is_config else found[""][1])
     else:
@@ -93,7 +97,7 @@ async def _looks(backends: Mapping[str, OpenAIBackend], thorough: bool) -> dict[
         backend.check()
         try:
             look = await backend.probe()
-            made = await backend.experiments(tell_on_terminal) if thorough else ()
+            made = await backend.experiments() if thorough else ()
         except BackendError as error:
             found[name] = [str(error)], {"error": error.to_json()}, True
         else:

@@ -48,9 +48,11 @@ def store_path(db: Path) -> Path:
 
 
 def tell_on_terminal(line: str) -> None:
-    """Show what a backend says while it is waited for: a line that the next one replaces, or lines in a file."""
-    is_shown = sys.stderr.isatty()
-    print(f"\r\x1b[K{line}" if is_shown else line, end="" if is_shown else "\n", file=sys.stderr, flush=True)
+    """Show what a backend says while it is waited for; a line that ends in a carriage return is replaced."""
+    text, is_shown = line.rstrip("\r"), sys.stderr.isatty()
+    end = "" if is_shown and line != text else "\n"
+    if is_shown or text:
+        print(f"\r\x1b[K{text}" if is_shown else text, end=end, file=sys.stderr, flush=True)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:

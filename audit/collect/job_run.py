@@ -332,7 +332,6 @@ class JobRun:
             self.outcome.retried += len(pending)
             errors: list[BackendError] = state.outcome.result() if state.outcome else []
             for error in errors:
-                self._failing = error.message
                 log.info("asking again", model=self.job.name, attempt=state.attempt_number, error=str(error))
             # If the server asks for a wait, or refused for its rate, the limiter delays all requests: no backoff here.
             is_paced = all(error.kind == "rate_limited" or usable_wait(error) is not None for error in errors)
@@ -362,6 +361,7 @@ class JobRun:
                 errors = [answer for answer in answers if isinstance(answer, BackendError)]
                 # A 429 takes precedence over other errors.
                 verdict = next((error for error in errors if error.kind == "rate_limited"), (*errors, None)[0])
+                self._failing = "" if verdict is None else verdict.message
         finally:
             self._limiter.leave(turn, verdict)
         return [
@@ -412,7 +412,6 @@ class JobRun:
             else:
                 answered.append((ask, answer))
         if answered:
-            self._failing = ""
             await self._store.answers.write([(ask.keyed, ask.whole(said)) for ask, said in answered], self._run_id)
         for ask, said in answered:
             self.outcome.answered += ask.items
@@ -458,9 +457,8 @@ class JobRun:
             note = note or ("it could not be loaded" if out.unloaded else "")
             done = self.job.done + out.cached + out.answered + out.failed
             cost = backend.spent() if isinstance(backend, SupportsPrices) else None
-            waited = self._reported - self._answered_at
-            counts = (done, out.items, out.cached, out.retried, out.failed)
-            self._on_event(Progress(out.name, *counts, note, cost, waited, self._failing))
+            wait = (self._reported - self._answered_at, self._failing)
+            self._on_event(Progress(out.name, done, out.items, out.cached, out.retried, out.failed, note, cost, *wait))
 
 
 def outcome_of(job: Job) -> Outcome:

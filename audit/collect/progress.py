@@ -61,6 +61,7 @@ class Display:
         )
         self._bars = Progress(*columns, console=console) if console.is_terminal and not as_json else None
         self._tasks: dict[str, TaskID] = {}
+        self._said = self._bars.add_task("", total=None, visible=False, counts="", items="") if self._bars else None
         self._jobs: dict[str, _Job] = {}
 
     def __enter__(self) -> Display:
@@ -93,6 +94,17 @@ class Display:
                 eta = f", {duration(left / speed)} left" if speed and left > 0 else ""
                 line = json.dumps({"progress": dataclasses.asdict(event)})
                 _say(line if self._json else f"{event.job}: {items}{eta}, {counts}", job)
+
+    def tell(self, line: str) -> None:
+        """Show what a backend says while it is waited for; a line that ends in a carriage return is replaced."""
+        text = line.rstrip("\r")
+        with contextlib.suppress(OSError):
+            if self._bars is None or self._said is None:
+                print(text, file=sys.stderr, flush=True)
+                return
+            self._bars.update(self._said, description=text, visible=line != text)
+            if line == text:
+                self._bars.console.print(text, markup=False, highlight=False)
 
     def _is_due(self, event: JobProgress, job: _Job, now: float) -> bool:
         """Whether a line is written: the first ones follow at 1, 2, 4 and 8 seconds."""

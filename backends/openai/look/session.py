@@ -146,7 +146,7 @@ class Looking:
         while not task.done():
             waited = time.monotonic() - started
             wait = f", {waited:.0f} s" if waited > 1 else ""
-            self._say(f"looking at {self.api.client.base_url}: request {self.spent + 1} of at most {self.most}{wait}")
+            self._say(f"looking at {self.api.client.base_url}: request {self.spent + 1} of at most {self.most}{wait}\r")
             await asyncio.wait({task}, timeout=_TELL_EVERY)
         return task.result()
 

@@ -48,7 +48,7 @@ async def test_a_look_is_short_and_finds_the_route(style, tmp_path):
         again, _ = await looked(server, tmp_path)
         assert (server.requests, again) == (look.requests, look)
     assert look.capabilities.routes == ROUTES[style]
-    assert said[0].endswith(f"request 1 of at most {MOST_REQUESTS}")
+    assert said[0].endswith(f"request 1 of at most {MOST_REQUESTS}\r")
     assert said[-3:] == list(look.lines)
     assert look.prompts > 1 or style == "drawn"
 
