@@ -24,13 +24,6 @@ _POSITIVE = OnError("not a whole number of at least 1", "Leave it out, or give o
 OptionalCount = Annotated[Annotated[int, Field(ge=1)] | None, _POSITIVE]
 
 
-class _AbandonedError(BaseException):
-    """The caller no longer waits for the rest of a batch.
-
-    As asyncio's CancelledError, it is no `Exception`: it passes the places where any failure is an odd request's.
-    """
-
-
 def discard_response(place: int, answer: Answer) -> None:
     """An `OnResponse` that does nothing."""
 
@@ -79,9 +72,8 @@ class LocalBackend(Backend):
         loop, abandoned = asyncio.get_running_loop(), threading.Event()
 
         def on_loop(place: int, answer: Answer) -> None:
-            if abandoned.is_set():
-                raise _AbandonedError
-            loop.call_soon_threadsafe(on_response, place, answer)
+            if not abandoned.is_set():
+                loop.call_soon_threadsafe(on_response, place, answer)
 
         try:
             return await self._call(batch, lambda: self.run_blocking(batch, on_loop))

@@ -63,7 +63,7 @@ class CausalBackend(LocalBackend):
     """Answers requests for scores and texts. The model is loaded at the first one; a failure to load is final."""
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"model": (), "adapter": ()}
-    batch_size = 512  # between two batches the model has nothing to do for some milliseconds
+    batch_size = 1024  # between two batches the model has nothing to do for some milliseconds
 
     def __init__(
         self, threads: int | None, enable_thinking: bool | None = None, reasoning_tokens: int | None = None

@@ -173,7 +173,7 @@ class Trie:
 
     def _add_branches(self, branches: list[Branches], first: Ints, below: Ints, lengths: Ints, last: Ints) -> None:
         group = np.repeat(np.arange(len(branches)), below)
-        places = first[group] + _within(below)
+        places = first[group] + within(below)
         self.tokens[places] = _joined([b.tokens for b in branches])
         self.depths[places] = _joined([b.depths for b in branches]) + lengths[group]
         parents = _joined([b.parents for b in branches])
@@ -267,7 +267,7 @@ def _joined(arrays: Sequence[Ints]) -> Ints:
     return np.concatenate([np.empty(0, dtype=np.int64), *arrays])
 
 
-def _within(counts: Ints) -> Ints:
+def within(counts: Ints) -> Ints:
     """0, 1, … within each run of so many."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 

@@ -45,7 +45,6 @@ class HFGeneration:
     ----------
     model
         A causal language model in eval mode.
-    encoder : TextEncoder
     device : str
         Where ``model`` takes its input.
     ends : set of int
@@ -113,11 +112,9 @@ class HFGeneration:
 
     def _kind(self, text: Text) -> Hashable:
         """Texts are written together if this is equal."""
-        sampling = text.request.sampling
-        options = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty)
         # The penalty of transformers counts padding as said.
-        is_padded = self._way == "together" and sampling.repetition_penalty == 1
-        return (*options, 0 if is_padded else len(text.prompt))
+        is_padded = self._way == "together" and text.request.sampling.repetition_penalty == 1
+        return (*_options(text), 0 if is_padded else len(text.prompt))
 
     def _room(self, tokens: int, most: int) -> int:
         """How many texts of so many tokens have room: their keys and values take half of the free memory at most."""
@@ -290,9 +287,12 @@ class _Forced(LogitsProcessor):  # type: ignore[misc]
 
 def _order(text: Text) -> tuple[Any, ...]:
     """Texts that are written together lie together, and among them those that end at the same time."""
+    return (*_options(text), len(text.prompt), text.request.sampling.max_tokens, text.index)
+
+
+def _options(text: Text) -> tuple[Any, ...]:
     sampling = text.request.sampling
-    options = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty)
-    return (*options, len(text.prompt), sampling.max_tokens, text.index)
+    return sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -30,14 +30,8 @@ def most_rows(vocabulary: int, device: str) -> int:
 
     The CPU's memory is shared with other work, and its passes are small: 256 MB there.
     """
-    return max(1, _room(device) // (4 * vocabulary))
-
-
-def _room(device: str) -> int:
-    if not device.startswith("cuda"):
-        return LOGIT_BYTES
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(min(max(free // 8, LOGIT_BYTES), MOST_LOGIT_BYTES))
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else 0
+    return max(1, min(max(free // 8, LOGIT_BYTES), MOST_LOGIT_BYTES) // (4 * vocabulary))
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -71,7 +65,6 @@ class PassSize:
     ----------
     tokens, rows : int
         Maximum tokens, and rows of logits, of one pass; also attributes ``most_tokens`` and ``most_rows``.
-    device : str
 
     Attributes
     ----------
@@ -81,7 +74,7 @@ class PassSize:
 
     def __init__(self, tokens: int, rows: int, device: str) -> None:
         self.most_tokens, self.most_rows, self._device = tokens, rows, device
-        self.halvings = self._halvings_that_worked = 0
+        self.halvings = 0
 
     @property
     def tokens(self) -> int:
@@ -99,9 +92,7 @@ class PassSize:
 
     def run(self, work: Callable[[], T]) -> T:
         """Run one forward pass and return its result. Raises `NoRoomError` when memory runs out."""
-        result = within_memory(work, self._device)
-        self._halvings_that_worked = self.halvings
-        return result
+        return within_memory(work, self._device)
 
     def shrink(self, *, tokens: int | None = None, rows: int | None = None) -> None:
         """Halve until fewer tokens, or rows, are allowed than the given number, which did not fit and exceeds one."""
@@ -109,8 +100,8 @@ class PassSize:
             self.halvings += 1
 
     def restore(self) -> None:
-        """Return to the last size that fitted: even the smallest pass failed, so its size is not the reason."""
-        self.halvings = self._halvings_that_worked
+        """Return to the first size: even the smallest pass failed, so its size is not the reason."""
+        self.halvings = 0
 
 
 def too_large() -> BackendError:

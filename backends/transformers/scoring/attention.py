@@ -231,10 +231,7 @@ def _attend(
 
 
 def sums_exactly(q: torch.Tensor) -> bool:
-    """Whether attention over these queries is computed in float32, independent of the rest of the batch.
-
-    On a CPU this takes less time than the fused kernels: the rows of a tree's blocks are few.
-    """
+    """Whether sums are made in float32, whatever else a batch holds: on a CPU, where fused kernels take more time."""
     return bool(q.itemsize <= 4 and q.device.type == "cpu")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from backends.local.generation import NoRoomError
 from backends.local.scoring import Known
-from backends.local.trie import Floats, Ints, Trie
+from backends.local.trie import Floats, Ints, Trie, within
 from backends.transformers.memory import PassSize, too_large
 from backends.transformers.scoring.reader import LogitReader
 
@@ -89,8 +89,7 @@ def _asks_at(trie: Trie, nodes: list[int]) -> tuple[Ints, Ints]:
     """The asks at these nodes, and the place of each one's node among them."""
     low, high = (np.searchsorted(trie.ask_nodes, nodes, side) for side in ("left", "right"))
     counts = high - low
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(low, counts) + within, np.repeat(np.arange(len(nodes)), counts)
+    return np.repeat(low, counts) + within(counts), np.repeat(np.arange(len(nodes)), counts)
 
 
 def rows_of_leaves(trie: Trie) -> list[Row]:
