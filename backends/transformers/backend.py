@@ -169,6 +169,7 @@ class HFBackend(CheckpointBackend):
 
     def _load_model(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration, end_tokens
+        from backends.transformers.loading import quiet
         from backends.transformers.memory import within_memory
         from backends.transformers.products import multiply_by_onednn
         from backends.transformers.scoring.scorer import SequenceScorer
@@ -185,7 +186,8 @@ class HFBackend(CheckpointBackend):
                 lambda start: encoder.vocabulary.beginning_with(start),
                 pack_tokens=PACK_TOKENS[device.partition(":")[0]] * (OFFLOADED if is_offloaded(model) else 1),
             )
-            scorer = within_memory(make_scorer, self.device)
+            with quiet():  # transformers remarks on the trial of a model with an attention of its own
+                scorer = within_memory(make_scorer, self.device)
         except NoRoomError:
             pass  # the error is raised below: raised here, it would keep this one, whose frames hold the weights
         else:

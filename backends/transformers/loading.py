@@ -143,11 +143,6 @@ def snapshot_of(repo: str, commit: str) -> Path | None:
     return None if found is None else found.parent
 
 
-def options_of_weights(options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments for a model's ``from_pretrained``, which looks for an adapter beside it, at the hub if not told."""
-    return {**options, "adapter_kwargs": {"local_files_only": True}} if options.get("local_files_only") else options
-
-
 def _cached(repo: str, revision: str | None, file: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 

@@ -28,7 +28,6 @@ from backends.transformers.loading import (
     find_commit,
     gguf_read_once,
     loading,
-    options_of_weights,
     quiet,
     snapshot_of,
 )
@@ -262,7 +261,9 @@ class ModelSource:
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # reported below, as an error of the config
                 **placed,
-                **options_of_weights(options),
+                **options,
+                # It looks for an adapter beside the model, at the hub if not told.
+                adapter_kwargs={"local_files_only": True} if options.get("local_files_only") else None,
             )
         if "offload_folder" in placed:
             weakref.finalize(model, shutil.rmtree, placed["offload_folder"], ignore_errors=True)
