@@ -385,7 +385,7 @@ async def _takes_ids(look: Looking) -> bool:
     if isinstance(by_ids, BackendError):
         return False
     off = apart(look.lists["text"], by_ids)
-    if off > max(_OFF, 2 * look.noise):
+    if off > max(_OFF, 4 * look.noise):
         look.distrust("text", f"a prompt as token ids is {off:.2g} nats from the same prompt as text")
         return False
     return True
@@ -401,7 +401,7 @@ async def _rows(look: Looking, by_ids: bool) -> Any:
         value = await look.ask(_last_row, look, route, word.text) if look.has_room(2) else None
         if value is None or isinstance(value, BackendError):
             continue
-        if abs(value - word.logprob) <= max(_OFF, 2 * look.noise):
+        if abs(value - word.logprob) <= max(_OFF, 4 * look.noise):
             return route
         look.notes.append(f"{route} is {abs(value - word.logprob):.2g} nats from its lists, and is not used")
     return None
