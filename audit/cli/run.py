@@ -183,10 +183,12 @@ def _run(audit: Audit, baseline: str | None, *, as_json: bool, verbose: bool) ->
     import asyncio
 
     from audit.collect.progress import Display
+    from audit.prepare.forecast import dry_run_audit
     from audit.report import write_report
     from audit.report.exports.json import report_data
     from audit.report.phrases.next_steps import commands_to_try, how_to_resume
     from audit.report.phrases.problems import problems_of, without_figures
+    from audit.report.templating import lines
     from audit.report.terminal import print_result
     from audit.run import run_audit
     from backends.telling import TELL
@@ -208,6 +210,8 @@ def _run(audit: Audit, baseline: str | None, *, as_json: bool, verbose: bool) ->
     if result.interrupted:
         say(how_to_resume(result), to_stderr=True)
         return INTERRUPTED
-    for problem in problems_of(result):
+    is_stopped = any("quota" in model.failures for model in result.models)
+    rest = asyncio.run(dry_run_audit(audit)).models if is_stopped else []
+    for problem in (*problems_of(result), *lines("problems", "rest", rest)):
         say(f"Problem: {problem}", to_stderr=True)
     return OK if result.complete else FAILED

@@ -71,7 +71,7 @@ class Usage:
                 f"the cost limit of {self._max_cost:g} could be exceeded: {self._spent:.6g} spent "
                 f"({self._spent / max(self.requests, 1):.3g} a request), {self._reserved:.6g} in flight, the next "
                 f"request costs up to {highest:.6g}",
-                hint="What was answered is kept; --dry-run says what the rest takes: raise max_cost by that",
+                hint="What was answered is kept; --dry-run says what the rest takes: set max_cost to that",
             )
         self.requests += 1
         self._reserved += highest

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 
 import numpy as np
 import pytest
@@ -92,3 +93,18 @@ def test_what_cannot_be_probed_is_refused(arguments, said, audit, tmp_path, monk
     code, _, err = audit("probe", *arguments)
     assert code == 2
     assert said in err
+
+
+def test_a_run_that_reached_its_cost_limit_says_what_the_rest_takes_and_that_suffices(server, audit, tmp_path):
+    def config(limit):
+        path = tmp_path / "audit.toml"
+        options = f"prices = {{prompt = 2.0, completion = 8.0}}\nmax_cost = {limit}"
+        suite = '[suites.occ]\nsuite = "OccuGender"\nprompt_format = "chat_whole"\n'
+        path.write_text("limit = 40\nsmall_sample = true\n" + table("m", server.base_url, options) + suite, "utf-8")
+        return path
+
+    code, _, err = audit("run", config(0.009))
+    assert code == 1
+    (told,) = re.findall(r"m: the rest costs at most about (\S+): set max_cost to that", err)
+    code, _, err = audit("run", config(told))
+    assert (code, "Problem" in err) == (0, False), err
