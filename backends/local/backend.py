@@ -78,7 +78,7 @@ class LocalBackend(Backend):
         try:
             return await self._call(batch, lambda: self.run_blocking(batch, on_loop))
         except asyncio.CancelledError:
-            abandoned.set()  # a thread cannot be stopped from outside; this one ends at its next answer
+            abandoned.set()  # nobody waits for answers; the thread ends after the pass at hand
             raise
 
     async def _call(self, batch: Sequence[Request], compute: Callable[[], list[Answer]]) -> list[Answer]:

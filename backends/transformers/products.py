@@ -15,7 +15,7 @@ from torch import nn
 
 
 class OneDnnLinear(nn.Linear):  # type: ignore[misc]
-    """A linear layer with the same weights, held as the kernels take them: its parameter is an empty one."""
+    """A linear layer with the same weights, held as the kernels take them: its parameter is NaN."""
 
     held: torch.Tensor
 
@@ -39,12 +39,13 @@ def multiply_by_onednn(model: Any) -> None:
     pays = {torch.float32: is_amd, torch.bfloat16: torch.cpu._is_avx512_bf16_supported()}
     uses = Counter(id(weight) for part in model.modules() for weight in part.parameters(recurse=False))
     for layer in model.modules():
-        if type(layer) is not nn.Linear or "forward" in vars(layer):  # accelerate moves its weights for each pass
-            continue
+        if type(layer) is not nn.Linear or "forward" in vars(layer) or layer._forward_pre_hooks:
+            continue  # its weights are moved, or made, for each pass
         weight = layer.weight.detach()
         if type(weight) is torch.Tensor and weight.device.type == "cpu" and pays.get(weight.dtype, False):
             layer.held = weight
             if uses[id(layer.weight)] == 1:
                 layer.held = torch.ops.mkldnn._reorder_linear_weight(weight)
-                layer.weight = nn.Parameter(weight.new_empty(1, 1).expand(weight.shape), requires_grad=False)
+                nan = weight.new_full((1, 1), torch.nan).expand(weight.shape)
+                layer.weight = nn.Parameter(nan, requires_grad=False)
             layer.__class__ = OneDnnLinear
