@@ -17,7 +17,8 @@ def test_rearranged_weights_give_the_same_numbers_and_are_held_once() -> None:
     with torch.inference_mode():
         before = model(ids)
         multiply_by_onednn(model)
-        assert torch.equal(model(ids), before)
+        moved = (model(ids) - before).abs().max()
+    assert moved <= 2 * torch.finfo(torch.bfloat16).eps * before.abs().max()  # sums may be in another order
     assert torch.equal(body.weight, weight)
     assert next(body.parameters()).untyped_storage().nbytes() == 2
     assert isinstance(head, OneDnnLinear)
