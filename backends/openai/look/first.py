@@ -332,9 +332,9 @@ async def _temperature_and_noise(look: Looking, form: Form, first: TopLogprobs) 
     before, found.temperature = found.temperature, 1.0
     moved = apart(first, await look.listed(form.kind, form.base))
     found.temperature = before
-    if not before and ANOTHER < moved < math.inf:  # at 0 the likeliest word has it all
-        again = apart(first, await look.listed(form.kind, form.base))
-        if again < moved / 2:
+    has_all = max([token.logprob for token in first.tokens], default=-math.inf) > -1e-3  # one word, as at temperature 0
+    if not before and (has_all or moved > ANOTHER) and moved < math.inf:
+        if (again := apart(first, await look.listed(form.kind, form.base))) < moved / 2:
             found.temperature = 1.0
             look.notes.append("its lists depend on the temperature, so 1 is asked for")
         moved = min(again, moved)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from audit import Audit
@@ -12,6 +13,7 @@ from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.look import MOST_REQUESTS
 from suites import OccuGender
+from tests.backends.openai.lies.catalogue import normalised
 from tests.backends.openai.lies.server import MODEL, STYLES, Lie, WordServer
 from tests.backends.openai.lies.trial import ask_directly, run_trial, trial
 from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython, Refusing
@@ -105,6 +107,28 @@ async def test_draws_that_contradict_their_lists_are_noticed():
 
     outcome = await trial(WordServer("chat", 0, Lie(says=says)), n=24)
     assert "drawn answers cannot be true" in outcome.ended
+
+
+@pytest.mark.parametrize("style", ["lists", "chat"])
+async def test_lists_of_one_word_at_temperature_0_are_asked_for_at_1(style, tmp_path):
+    """As llama.cpp gave them; the likeliest word of a sure model moves by little then."""
+
+    def lists(values, asked):
+        values = normalised(4 * values)
+        return values if asked.sent.get("temperature") else np.where(values == values.max(), 0.0, -9999.0)
+
+    def says(reply, asked):
+        found = [choice["logprobs"] or {} for choice in reply.body["choices"]]
+        for top in [one for of in found for one in of.get("top_logprobs") or ()]:
+            for word in [word for word, value in top.items() if value < -1000]:
+                del top[word]
+        for token in [one for of in found for one in of.get("content") or ()]:
+            token["top_logprobs"] = [one for one in token["top_logprobs"] if one["logprob"] > -1000]
+
+    for seed in (0, 3):
+        async with WordServer(style, seed, Lie(lists=lists, says=says)).running() as server:
+            look, _ = await looked(server, tmp_path / str(seed))
+        assert look.capabilities.temperature == 1.0
 
 
 async def test_a_server_without_lists_says_what_still_works(tmp_path):
