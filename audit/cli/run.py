@@ -210,8 +210,8 @@ def _run(audit: Audit, baseline: str | None, *, as_json: bool, verbose: bool) ->
     if result.interrupted:
         say(how_to_resume(result), to_stderr=True)
         return INTERRUPTED
-    is_stopped = any("quota" in model.failures for model in result.models)
-    rest = asyncio.run(dry_run_audit(audit)).models if is_stopped else []
-    for problem in (*problems_of(result), *lines("problems", "rest", rest)):
+    unpaid = {model.name for model in result.models if "quota" in model.failures}
+    rest = asyncio.run(dry_run_audit(audit)).models if unpaid else []
+    for problem in (*problems_of(result), *lines("problems", "rest", rest, unpaid)):
         say(f"Problem: {problem}", to_stderr=True)
     return OK if result.complete else FAILED
