@@ -90,6 +90,13 @@ def test_a_sparse_crossing_is_statsmodels_two_way_sandwich_with_the_degrees_of_f
     assert found.se == pytest.approx(fitted.bse[0])
     assert found.df == pytest.approx(11)
 
+    def cubes(levels: int, of: np.ndarray) -> float:
+        """The third cumulant of a mean over so many equal levels."""
+        return float(levels**2 / ((levels - 1) * (levels - 2)) * (np.bincount(of, (y - y.mean()) / n) ** 3).sum())
+
+    third = sum(cubes(12, of) for of in codes.values()) - cubes(n, np.arange(n))
+    assert found.skewness == pytest.approx(third / found.se**3)
+
 
 def test_levels_of_unequal_size_in_a_sparse_crossing_have_the_degrees_of_freedom_of_their_quadratic_form() -> None:
     sizes = np.array([9, 5, 3, 2, 2, 1, 1, 1])
