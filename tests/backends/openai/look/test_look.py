@@ -109,6 +109,18 @@ async def test_draws_that_contradict_their_lists_are_noticed():
     assert "drawn answers cannot be true" in outcome.ended
 
 
+async def test_a_question_moves_as_far_as_its_farthest_word_beside_draws():
+    def says(reply, asked):
+        for choice in reply.body["choices"] if asked.probed and asked.sent.get("temperature") == 1 else ():
+            for token in choice["logprobs"]["content"]:
+                for word in token["top_logprobs"][::2]:
+                    word["logprob"] -= 0.1
+                    token["logprob"] -= 0.1 * (word["token"] == token["token"])
+
+    outcome = await trial(WordServer("chat", 0, Lie(says=says)), n=24)
+    assert (outcome.ended, outcome.noise) == ("complete", pytest.approx(0.1))
+
+
 @pytest.mark.parametrize("style", ["lists", "chat"])
 async def test_lists_of_one_word_at_temperature_0_are_asked_for_at_1(style, tmp_path):
     """As llama.cpp gave them; the likeliest word of a sure model moves by little then."""
